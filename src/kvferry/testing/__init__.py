@@ -1,0 +1,10 @@
+"""What tests stand on: leak checks, processes to talk to, locks that know their order.
+
+Only tests import this folder.
+"""
+
+from .leaks import LeakCheck, Leaked
+from .locks import OrderedLock
+from .process import Child, ChildFailed, Parent, spawn
+
+__all__ = ["Child", "ChildFailed", "LeakCheck", "Leaked", "OrderedLock", "Parent", "spawn"]

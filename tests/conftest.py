@@ -1,0 +1,74 @@
+"""What holds for every test: directories of its own, and nothing left behind."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+# Imported here so that the threads NumPy starts are older than every test.
+import numpy as np  # noqa: F401
+import pytest
+
+from kvferry.testing import Child, LeakCheck
+from kvferry.testing import spawn as start
+
+# Seconds for what ends by itself, such as the last moments of a joined thread.
+GRACE = 2.0
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, ...]]:
+    """Runtime, state and temporary files in folders of this run; yields those that must stay empty.
+
+    Nothing here touches the user's own token or sockets, and a run does not see another run.
+    """
+    folders = {name: tmp_path_factory.mktemp(name, numbered=False) for name in ("run", "tmp")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state", numbered=False)))
+        patch.setenv("XDG_RUNTIME_DIR", str(folders["run"]))
+        patch.setenv("TMPDIR", str(folders["tmp"]))
+        patch.setattr(tempfile, "tempdir", str(folders["tmp"]))
+        for variable in ("KVFERRY_TOKEN", "KVFERRY_TOKEN_FILE", "KVFERRY_COPY_ENGINES"):
+            patch.delenv(variable, raising=False)
+        yield tuple(folders.values())
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing(
+    request: pytest.FixtureRequest, _private_folders: tuple[Path, ...]
+) -> Iterator[None]:
+    """Fails a test that leaves something behind. Set up first, so checked after all other fixtures.
+
+    A test that failed already is not checked: its traceback keeps alive what it held.
+    """
+    check = LeakCheck(folders=_private_folders, grace=GRACE)
+    check.__enter__()
+    yield
+    if not request.node.stash.get(FAILED, False):
+        check.__exit__(None, None, None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[FAILED] = True
+    return report
+
+
+@pytest.fixture
+def spawn() -> Iterator[Callable[..., Child]]:
+    """`kvferry.testing.spawn`, whose children do not outlive the test."""
+    with ExitStack() as children:
+
+        def start_and_keep(function: Callable[..., Any], *args: Any) -> Child:
+            return children.enter_context(start(function, *args))
+
+        yield start_and_keep
