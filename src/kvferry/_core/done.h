@@ -1,0 +1,132 @@
+/* done.h: the completion line of one transfer.
+ *
+ *   byte   0        8              56       64        72        80       88      96
+ *          | word 0 | word 1 | ... | word 7 | sequence| abort   | outcome| streams...|
+ *          '-- written by copy engines ----' '-- written by the submitting side --'
+ *
+ * Who writes what: stream i of the transfer stores the transfer's sequence number into word i after
+ * its last byte (copy.h has fenced those). Sequence numbers rise and are never reused on a line, so
+ * a stale store completes nothing. abort holds the sequence that shall stop, for the same reason.
+ * outcome is the first failure, kept by compare-and-swap.
+ *
+ * Order: the store of word i, the later look at `waiters` and `notify`, and on the other side the
+ * announcement of a waiter and its later look at the words are all seq_cst: one of the two sees the
+ * other, so no completion goes unnoticed.
+ *
+ * Lifetime: after its last word is stored a finisher still reads waiters, notify and bell. Lines
+ * therefore come from an arena (engines.h) that outlives every copy engine.
+ */
+#ifndef KVF_DONE_H
+#define KVF_DONE_H
+
+#include "wait.h"
+
+#define KVF_STREAMS_MAX 8
+
+typedef enum {
+    KVF_OK = 0,
+    KVF_ABORTED = 1,  /* the abort flag was seen: some bytes were not moved */
+    KVF_EXPIRED = 2,  /* the deadline of an inline copy passed */
+} kvf_outcome;
+
+typedef struct kvf_done {
+    _Alignas(64) _Atomic uint64_t word[KVF_STREAMS_MAX];
+    _Alignas(64) uint64_t sequence;
+    _Atomic uint64_t abort;
+    _Atomic uint64_t ended_ns;
+    uint64_t begun_ns;
+    _Atomic uint32_t outcome;
+    _Atomic uint32_t streams;
+    _Atomic uint32_t bell;
+    _Atomic uint32_t waiters;
+    _Atomic int32_t notify; /* an eventfd plus one, or 0 */
+    struct kvf_done *next;  /* in the arena's free list */
+} kvf_done;
+
+/* Arm the line for its next transfer, of one stream. Only while it is quiet; from here on it is not. */
+static inline void kvf_done_begin(kvf_done *d) {
+    d->begun_ns = kvf_now();
+    atomic_store_explicit(&d->streams, 1, memory_order_relaxed);
+    atomic_store_explicit(&d->outcome, KVF_OK, memory_order_relaxed);
+    atomic_store_explicit(&d->notify, 0, memory_order_relaxed);
+    d->sequence++;
+}
+
+/* Over how many streams the transfer goes. Before any of them knows of it. */
+static inline void kvf_done_spread(kvf_done *d, uint32_t streams) {
+    atomic_store_explicit(&d->streams, streams, memory_order_relaxed);
+}
+
+static inline bool kvf_done_quiet(kvf_done *d) {
+    uint32_t streams = atomic_load_explicit(&d->streams, memory_order_relaxed);
+    for (uint32_t i = 0; i < streams; i++)
+        if (atomic_load_explicit(&d->word[i], memory_order_seq_cst) != d->sequence) return false;
+    return true;
+}
+
+static inline void kvf_done_fail(kvf_done *d, uint32_t outcome) {
+    uint32_t none = KVF_OK;
+    atomic_compare_exchange_strong_explicit(&d->outcome, &none, outcome, memory_order_acq_rel,
+                                            memory_order_relaxed);
+}
+
+/* Stream `i` is through with transfer `sequence`: after its last byte, and after its failure. */
+static inline void kvf_done_finish(kvf_done *d, uint32_t i, uint64_t sequence) {
+    /* Read before the store: afterwards the line may be re-armed. */
+    uint32_t streams = atomic_load_explicit(&d->streams, memory_order_relaxed);
+    atomic_store_explicit(&d->ended_ns, kvf_now(), memory_order_relaxed);
+    atomic_store_explicit(&d->word[i], sequence, memory_order_seq_cst);
+    for (uint32_t k = 0; k < streams; k++)
+        if (atomic_load_explicit(&d->word[k], memory_order_seq_cst) != sequence) return;
+    if (atomic_load_explicit(&d->waiters, memory_order_seq_cst)) {
+        atomic_fetch_add_explicit(&d->bell, 1, memory_order_release);
+        kvf_wake_all(&d->bell);
+    }
+    int32_t notify = atomic_load_explicit(&d->notify, memory_order_seq_cst);
+    if (notify) {
+        uint64_t one = 1;
+        ssize_t written = write(notify - 1, &one, sizeof one);
+        (void)written; /* EAGAIN: the counter is full, so its reader is awake */
+    }
+}
+
+static inline void kvf_done_abort(kvf_done *d) {
+    atomic_store_explicit(&d->abort, d->sequence, memory_order_release);
+}
+
+static inline uint32_t kvf_done_outcome(kvf_done *d) {
+    return atomic_load_explicit(&d->outcome, memory_order_acquire);
+}
+
+static inline uint64_t kvf_done_ended(kvf_done *d) {
+    return atomic_load_explicit(&d->ended_ns, memory_order_relaxed);
+}
+
+/* True once quiet. Spins, then sleeps at most one slice; false then, or at the deadline. */
+static inline bool kvf_done_wait(kvf_done *d, uint64_t deadline) {
+    if (kvf_done_quiet(d)) return true;
+    uint64_t start = kvf_now(), until = start + KVF_SPIN_NS;
+    if (until > deadline) until = deadline;
+    for (uint64_t now = start; now < until; now = kvf_now())
+        for (int i = 0; i < 32; i++) {
+            kvf_relax();
+            if (kvf_done_quiet(d)) return true;
+        }
+    atomic_fetch_add_explicit(&d->waiters, 1, memory_order_seq_cst);
+    uint32_t seen = atomic_load_explicit(&d->bell, memory_order_acquire);
+    bool quiet = kvf_done_quiet(d);
+    if (!quiet) {
+        uint64_t ns = kvf_slice(kvf_now(), deadline);
+        if (ns) kvf_sleep_while(&d->bell, seen, ns);
+        quiet = kvf_done_quiet(d);
+    }
+    atomic_fetch_sub_explicit(&d->waiters, 1, memory_order_relaxed);
+    return quiet;
+}
+
+/* Ask for a write to `eventfd` when quiet. The caller looks at quiet once more afterwards. */
+static inline void kvf_done_notify(kvf_done *d, int eventfd) {
+    atomic_store_explicit(&d->notify, eventfd + 1, memory_order_seq_cst);
+}
+
+#endif

@@ -1,0 +1,84 @@
+cdef extern from "done.h" nogil:
+    ctypedef struct kvf_done:
+        uint64_t sequence, begun_ns
+    const int KVF_STREAMS_MAX
+    ctypedef enum kvf_outcome:
+        KVF_OK
+        KVF_ABORTED
+        KVF_EXPIRED
+    void kvf_done_begin(kvf_done *)
+    void kvf_done_spread(kvf_done *, uint32_t streams)
+    bint kvf_done_quiet(kvf_done *)
+    bint kvf_done_wait(kvf_done *, uint64_t deadline)
+    void kvf_done_abort(kvf_done *)
+    void kvf_done_finish(kvf_done *, uint32_t word, uint64_t sequence)
+    void kvf_done_fail(kvf_done *, uint32_t outcome)
+    void kvf_done_notify(kvf_done *, int eventfd)
+    uint32_t kvf_done_outcome(kvf_done *)
+    uint64_t kvf_done_ended(kvf_done *)
+
+
+OK, ABORTED, EXPIRED = KVF_OK, KVF_ABORTED, KVF_EXPIRED
+STREAMS_MAX = KVF_STREAMS_MAX
+
+
+# No cycle leads through it, and its arena must be whole when it goes: no_gc.
+@cython.no_gc
+@cython.freelist(256)
+cdef class Done:
+    """One transfer's hold on a completion line; the line goes back to its arena with the last
+    reference, or never when it is not quiet by then."""
+    cdef Engines arena
+    cdef kvf_done *line
+    cdef readonly uint32_t inline_copies, stream_submissions  # counted by the doors that make them
+
+    def __cinit__(self, Engines arena not None):
+        self.arena = arena
+        self.line = kvf_line_take(arena.engines)
+        if self.line == NULL:
+            raise MemoryError
+        kvf_done_begin(self.line)
+
+    def __dealloc__(self):
+        if self.line != NULL and kvf_done_quiet(self.line):
+            kvf_line_give(self.arena.engines, self.line)
+
+    def spread(self, uint32_t streams):
+        kvf_done_spread(self.line, streams)
+
+    @property
+    def quiet(self):
+        return kvf_done_quiet(self.line)
+
+    @property
+    def outcome(self):
+        return kvf_done_outcome(self.line)
+
+    @property
+    def elapsed_ns(self):
+        return kvf_done_ended(self.line) - self.line.begun_ns
+
+    def abort(self):
+        kvf_done_abort(self.line)
+
+    def finish(self, uint32_t word):
+        kvf_done_finish(self.line, word, self.line.sequence)
+
+    def fail(self, uint32_t outcome):
+        kvf_done_fail(self.line, outcome)
+
+    def notify(self, int eventfd):
+        kvf_done_notify(self.line, eventfd)
+
+    def wait(self, deadline_ns=None):
+        cdef uint64_t deadline
+        cdef bint quiet = kvf_done_quiet(self.line)
+        if quiet:
+            return True
+        deadline = deadline_of(deadline_ns)
+        while True:
+            with nogil:
+                quiet = kvf_done_wait(self.line, deadline)
+            if quiet or kvf_now() >= deadline:
+                return quiet
+            PyErr_CheckSignals()

@@ -1,0 +1,240 @@
+/* engines.h: copy engines, the analogue of a DMA unit.
+ *
+ * A few native threads drain the rings of all streams. A stream's entries are carried out in order,
+ * by one engine at a time; streams run in parallel.
+ *
+ *   doorbell ->  ready queue:  stream -> stream -> stream        each on it at most once
+ *                                |         |
+ *                             engine 0   engine 1                one entry, then back to the queue
+ *
+ * `lock` guards the ready queue, every stream's `busy`, and `stop`. It is held for a few
+ * instructions, never while bytes move. An idle engine spins on `pending` before it sleeps.
+ *
+ * A stream is busy from its doorbell until an engine has found its ring empty; only a stream that is
+ * not busy may be freed. Completion lines come from this arena and live as long as it does, since an
+ * engine still looks at a line after completing it.
+ */
+#ifndef KVF_ENGINES_H
+#define KVF_ENGINES_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "ring.h"
+
+#define KVF_ENGINES_MAX 64
+
+typedef struct kvf_stream {
+    kvf_ring ring;
+    bool busy;
+    struct kvf_stream *next; /* in the ready queue */
+} kvf_stream;
+
+typedef struct kvf_engines {
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* a stream became ready, or stop */
+    pthread_cond_t idle; /* a stream is not busy any more */
+    kvf_stream *first, *last;
+    bool stop;
+    unsigned sleepers;
+    _Atomic uint32_t pending; /* streams in the ready queue, for spinners */
+    _Atomic uint32_t hold;    /* test point, see kvf_brake */
+    _Atomic uint64_t bytes;   /* moved so far */
+    const kvf_variant *stream_copy;
+    kvf_done *free_lines;
+    unsigned threads;
+    pthread_t thread[KVF_ENGINES_MAX];
+} kvf_engines;
+
+static inline void kvf_ready_push(kvf_engines *e, kvf_stream *s) {
+    s->next = NULL;
+    if (e->last) e->last->next = s;
+    else e->first = s;
+    e->last = s;
+    atomic_fetch_add_explicit(&e->pending, 1, memory_order_release);
+}
+
+static inline kvf_stream *kvf_ready_pop(kvf_engines *e) {
+    kvf_stream *s = e->first;
+    if (!s) return NULL;
+    e->first = s->next;
+    if (!e->first) e->last = NULL;
+    atomic_fetch_sub_explicit(&e->pending, 1, memory_order_relaxed);
+    return s;
+}
+
+static inline void kvf_carry_out(kvf_engines *e, const kvf_entry *entry) {
+    if (entry->kind == KVF_ENTRY_FLAG) {
+        kvf_done_finish(entry->done, (uint32_t)entry->word, entry->sequence);
+        return;
+    }
+    kvf_brake brake = {entry->done, entry->sequence, KVF_FOREVER, &e->hold};
+    kvf_outcome outcome = kvf_copy_run(e->stream_copy, entry->run, (kvf_op)entry->op, &brake);
+    if (outcome) kvf_done_fail(entry->done, outcome);
+    else atomic_fetch_add_explicit(&e->bytes, entry->run.bytes, memory_order_relaxed);
+}
+
+static inline void kvf_spin_for_work(kvf_engines *e) {
+    uint64_t until = kvf_now() + KVF_SPIN_NS;
+    while (!atomic_load_explicit(&e->pending, memory_order_acquire) && kvf_now() < until)
+        for (int i = 0; i < 32; i++) kvf_relax();
+}
+
+/* With the lock held: the next ready stream, or NULL when the engines stop. */
+static inline kvf_stream *kvf_await_stream(kvf_engines *e) {
+    for (bool spun = false;; spun = true) {
+        kvf_stream *s = kvf_ready_pop(e);
+        if (s || e->stop) return s;
+        if (!spun) {
+            pthread_mutex_unlock(&e->lock);
+            kvf_spin_for_work(e);
+            pthread_mutex_lock(&e->lock);
+        } else {
+            e->sleepers++;
+            pthread_cond_wait(&e->work, &e->lock);
+            e->sleepers--;
+        }
+    }
+}
+
+static inline void *kvf_engine_main(void *arena) {
+    kvf_engines *e = arena;
+    pthread_mutex_lock(&e->lock);
+    for (kvf_stream *s; (s = kvf_await_stream(e));) {
+        pthread_mutex_unlock(&e->lock);
+        kvf_entry entry;
+        while (kvf_ring_pop(&s->ring, &entry)) {
+            kvf_carry_out(e, &entry);
+            if (atomic_load_explicit(&e->pending, memory_order_relaxed)) break;
+        }
+        pthread_mutex_lock(&e->lock);
+        if (!kvf_ring_empty(&s->ring)) {
+            kvf_ready_push(e, s);
+        } else {
+            s->busy = false;
+            pthread_cond_broadcast(&e->idle);
+        }
+    }
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+/* Hand the stream's new entries to the engines. */
+static inline void kvf_doorbell(kvf_engines *e, kvf_stream *s) {
+    pthread_mutex_lock(&e->lock);
+    bool wake = false;
+    if (!s->busy) {
+        s->busy = true;
+        kvf_ready_push(e, s);
+        wake = e->sleepers > 0;
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (wake) pthread_cond_signal(&e->work);
+}
+
+static inline kvf_stream *kvf_stream_new(void) {
+    kvf_stream *s = aligned_alloc(64, (sizeof *s + 63) & ~(size_t)63);
+    if (s) memset(s, 0, sizeof *s);
+    return s;
+}
+
+static inline bool kvf_stream_busy(kvf_engines *e, kvf_stream *s) {
+    pthread_mutex_lock(&e->lock);
+    bool busy = s->busy;
+    pthread_mutex_unlock(&e->lock);
+    return busy;
+}
+
+/* Block until no engine touches the stream, at most to `deadline`; true when it is idle. */
+static inline bool kvf_stream_settle(kvf_engines *e, kvf_stream *s, uint64_t deadline) {
+    struct timespec until = {(time_t)(deadline / 1000000000ull), (long)(deadline % 1000000000ull)};
+    int code = 0;
+    pthread_mutex_lock(&e->lock);
+    while (s->busy && code != ETIMEDOUT) code = pthread_cond_timedwait(&e->idle, &e->lock, &until);
+    bool idle = !s->busy;
+    pthread_mutex_unlock(&e->lock);
+    return idle;
+}
+
+static inline kvf_engines *kvf_engines_new(const kvf_variant *stream_copy) {
+    kvf_engines *e = aligned_alloc(64, (sizeof *e + 63) & ~(size_t)63);
+    if (!e) return NULL;
+    memset(e, 0, sizeof *e);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->work, NULL);
+    pthread_cond_init(&e->idle, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    e->stream_copy = stream_copy;
+    return e;
+}
+
+/* Start engines until there are `threads`; 0 or an errno. They take no signals. */
+static inline int kvf_engines_start(kvf_engines *e, unsigned threads) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = 0;
+    while (!code && e->threads < threads && e->threads < KVF_ENGINES_MAX) {
+        code = pthread_create(&e->thread[e->threads], NULL, kvf_engine_main, e);
+        if (!code) e->threads++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
+}
+
+/* Ends the threads once every ready stream is drained. Blocks while a copy is under way. */
+static inline void kvf_engines_stop(kvf_engines *e) {
+    pthread_mutex_lock(&e->lock);
+    e->stop = true;
+    pthread_cond_broadcast(&e->work);
+    pthread_mutex_unlock(&e->lock);
+    for (unsigned i = 0; i < e->threads; i++) pthread_join(e->thread[i], NULL);
+    e->threads = 0;
+}
+
+static inline void kvf_engines_hold(kvf_engines *e, bool held) {
+    atomic_store_explicit(&e->hold, held, memory_order_release);
+    if (!held) kvf_wake_all(&e->hold);
+}
+
+static inline uint64_t kvf_engines_bytes(kvf_engines *e) {
+    return atomic_load_explicit(&e->bytes, memory_order_relaxed);
+}
+
+/* ---- completion lines; the caller serialises take and give ---- */
+
+static inline kvf_done *kvf_line_take(kvf_engines *e) {
+    kvf_done *d = e->free_lines;
+    if (d) {
+        e->free_lines = d->next;
+        return d;
+    }
+    d = aligned_alloc(64, (sizeof *d + 63) & ~(size_t)63);
+    if (d) memset(d, 0, sizeof *d);
+    return d;
+}
+
+static inline void kvf_line_give(kvf_engines *e, kvf_done *d) {
+    d->next = e->free_lines;
+    e->free_lines = d;
+}
+
+/* Only after stop. */
+static inline void kvf_engines_free(kvf_engines *e) {
+    while (e->free_lines) {
+        kvf_done *d = e->free_lines;
+        e->free_lines = d->next;
+        free(d);
+    }
+    pthread_cond_destroy(&e->work);
+    pthread_cond_destroy(&e->idle);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+}
+
+#endif

@@ -1,0 +1,107 @@
+cdef enum:
+    FLYING = 0
+    LANDED = 1
+    LOST = 2
+
+PENDING, SUCCEEDED, ENDED = FLYING, LANDED, LOST
+
+
+cdef class PeerWatch:
+    """Tells whether a peer is still there: by its process (pidfd) and its control connection."""
+    cdef readonly int pidfd, sock
+    cdef public bint lost
+
+    def __cinit__(self, pidfd, int sock):
+        self.pidfd = -1 if pidfd is None else pidfd
+        self.sock = sock
+
+    cpdef bint gone(self):
+        return self.lost or kvf_peer_gone(self.pidfd, self.sock) != 0
+
+
+cdef class Tally:
+    """Sums over transfers. Each add is whole: it runs under the GIL."""
+    cdef readonly uint64_t transfers, bytes, descriptors, inline_copies, stream_submissions
+    cdef readonly uint64_t total_ns, longest_ns
+
+    cdef add(self, Done done, Descriptors d):
+        cdef uint64_t ns = kvf_done_ended(done.line) - done.line.begun_ns
+        self.transfers += 1
+        self.bytes += d.run.bytes
+        self.descriptors += d.n
+        self.inline_copies += done.inline_copies
+        self.stream_submissions += done.stream_submissions
+        self.total_ns += ns
+        if ns > self.longest_ns:
+            self.longest_ns = ns
+
+
+cdef class Flight:
+    """What one transfer holds while it is under way. Changes of `state` are whole: they run under
+    the GIL, so of several threads that wait for one transfer one settles it."""
+    cdef readonly object channel, batch
+    cdef readonly int op, state
+    cdef readonly Descriptors d
+    cdef readonly Done done
+    cdef public object lent, why, failure
+
+    def __cinit__(self, channel, int op, batch, Descriptors d not None, Done done not None):
+        self.channel, self.op, self.batch, self.d, self.done = channel, op, batch, d, done
+
+    def land(self, PeerWatch watch not None, Tally tally not None):
+        """Quiet, complete and the peer still there: settle it as a success, once."""
+        if self.state != FLYING:
+            return self.state == LANDED
+        if not kvf_done_quiet(self.done.line) or kvf_done_outcome(self.done.line) != KVF_OK:
+            return False
+        # After the last byte: mapped memory outlives its owner, so a copy to a peer that died would
+        # look like a success.
+        if watch.gone() or self.state != FLYING:
+            return self.state == LANDED
+        self.state = LANDED
+        tally.add(self.done, self.d)
+        self.d.release()
+        return True
+
+    def take_lent(self):
+        lent, self.lent = self.lent, None
+        return lent
+
+    def end(self, failure):
+        """Settle it as anything but a success; False when it was settled before."""
+        if self.state != FLYING:
+            return False
+        self.failure = failure
+        self.state = LOST
+        self.d.release()
+        return True
+
+
+cdef class Counts:
+    """What was counted in one transfer."""
+    cdef readonly object path
+    cdef Done done
+    cdef Descriptors d
+
+    def __cinit__(self, path, Flight flight not None):
+        self.path, self.done, self.d = path, flight.done, flight.d
+
+    @property
+    def bytes(self):
+        return self.d.run.bytes
+
+    @property
+    def descriptors(self):
+        return self.d.n
+
+    @property
+    def inline_copies(self):
+        return self.done.inline_copies
+
+    @property
+    def stream_submissions(self):
+        return self.done.stream_submissions
+
+    @property
+    def elapsed_ns(self):
+        return self.done.elapsed_ns

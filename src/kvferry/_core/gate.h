@@ -1,0 +1,67 @@
+/* gate.h: many may be inside, until somebody closes it and waits for the last to leave.
+ *
+ *   state  | 63 closed | 62 forked | 61..0 how many are inside |
+ *
+ * enter and leave are one atomic addition each. A refused entry leaves again at once, so the count
+ * may show a visitor who is on the way out; drain waits for those as well.
+ */
+#ifndef KVF_GATE_H
+#define KVF_GATE_H
+
+#include "wait.h"
+
+#define KVF_GATE_CLOSED (1ull << 63)
+#define KVF_GATE_FORKED (1ull << 62)
+#define KVF_GATE_COUNT (KVF_GATE_FORKED - 1)
+
+typedef enum { KVF_ENTERED, KVF_CLOSED, KVF_FORKED } kvf_entry_code;
+
+typedef struct kvf_gate {
+    _Atomic uint64_t state;
+    _Atomic uint32_t bell; /* rung when the last one leaves a closed gate */
+} kvf_gate;
+
+static inline void kvf_gate_init(kvf_gate *g) {
+    atomic_init(&g->state, 0);
+    atomic_init(&g->bell, 0);
+}
+
+static inline void kvf_gate_leave(kvf_gate *g) {
+    uint64_t before = atomic_fetch_sub_explicit(&g->state, 1, memory_order_acq_rel);
+    if ((before & KVF_GATE_CLOSED) && (before & KVF_GATE_COUNT) == 1) {
+        atomic_fetch_add_explicit(&g->bell, 1, memory_order_release);
+        kvf_wake_all(&g->bell);
+    }
+}
+
+static inline kvf_entry_code kvf_gate_enter(kvf_gate *g) {
+    uint64_t before = atomic_fetch_add_explicit(&g->state, 1, memory_order_acq_rel);
+    if (!(before & ~KVF_GATE_COUNT)) return KVF_ENTERED;
+    kvf_gate_leave(g);
+    return (before & KVF_GATE_FORKED) ? KVF_FORKED : KVF_CLOSED;
+}
+
+/* True for the one caller who closed it. */
+static inline bool kvf_gate_close(kvf_gate *g) {
+    uint64_t before = atomic_fetch_or_explicit(&g->state, KVF_GATE_CLOSED, memory_order_acq_rel);
+    return !(before & KVF_GATE_CLOSED);
+}
+
+/* In a forked child nobody inside will ever leave, so the count is forgotten. */
+static inline void kvf_gate_fork(kvf_gate *g) {
+    atomic_store_explicit(&g->state, KVF_GATE_CLOSED | KVF_GATE_FORKED, memory_order_release);
+}
+
+static inline uint64_t kvf_gate_inside(const kvf_gate *g) {
+    return atomic_load_explicit(&g->state, memory_order_acquire) & KVF_GATE_COUNT;
+}
+
+/* After close: true once nobody is inside; false at the deadline or after one slice. */
+static inline bool kvf_gate_drain(kvf_gate *g, uint64_t deadline) {
+    uint32_t seen = atomic_load_explicit(&g->bell, memory_order_acquire);
+    if (kvf_gate_inside(g) == 0) return true;
+    kvf_sleep_while(&g->bell, seen, kvf_slice(kvf_now(), deadline));
+    return kvf_gate_inside(g) == 0;
+}
+
+#endif

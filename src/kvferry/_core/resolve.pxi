@@ -1,0 +1,193 @@
+cdef extern from "resolve.h" nogil:
+    ctypedef struct kvf_span:
+        uint64_t base, length, delta
+        bint writable
+        kvf_gate gate
+    ctypedef enum kvf_side:
+        KVF_LOCAL
+        KVF_REMOTE
+    ctypedef enum kvf_verdict:
+        KVF_RESOLVED
+        KVF_UNKNOWN
+        KVF_LEAVES
+        KVF_READONLY
+        KVF_STALE
+        KVF_NO_MEMORY
+    bint kvf_span_covers(const kvf_span *, uint64_t low, uint64_t high)
+    kvf_verdict kvf_resolve_side(const kvf_descriptor *, uint64_t n, kvf_side, bint write,
+                                 kvf_span **table, uint64_t spans, uint8_t *hits,
+                                 kvf_descriptor *out, uint64_t *index)
+    uint64_t kvf_first_outside(const kvf_descriptor *, uint64_t n, kvf_side, uint64_t low,
+                               uint64_t high)
+
+
+LOCAL, REMOTE = KVF_LOCAL, KVF_REMOTE
+RESOLVED, UNKNOWN, LEAVES = KVF_RESOLVED, KVF_UNKNOWN, KVF_LEAVES
+READONLY, STALE, NO_MEMORY = KVF_READONLY, KVF_STALE, KVF_NO_MEMORY
+
+
+cdef class Span:
+    """Native half of a region. Its gate is held by every transfer in flight over it."""
+    cdef kvf_span span
+    cdef SpanTable home
+
+    def __cinit__(self, uint64_t base, uint64_t length, uint64_t here, bint writable):
+        self.span.base, self.span.length, self.span.writable = base, length, writable
+        self.span.delta = here - base
+        kvf_gate_init(&self.span.gate)
+
+    @property
+    def base(self):
+        return self.span.base
+
+    @property
+    def length(self):
+        return self.span.length
+
+    @property
+    def here(self):
+        return self.span.base + self.span.delta
+
+    def close(self):
+        return kvf_gate_close(&self.span.gate)
+
+    def drain(self, deadline_ns=None):
+        return drain(&self.span.gate, deadline_of(deadline_ns))
+
+    @property
+    def inside(self):
+        return kvf_gate_inside(&self.span.gate)
+
+
+cdef class SpanTable:
+    """Spans sorted by base. Changed under its owner's lock; read by submitters under the GIL."""
+    cdef list spans
+    cdef kvf_span **row
+    cdef uint64_t n
+
+    def __cinit__(self):
+        self.spans = []
+
+    def __dealloc__(self):
+        free(self.row)
+
+    def __len__(self):
+        return self.n
+
+    def _lay(self, list spans):
+        cdef kvf_span **row = <kvf_span **>calloc(len(spans) + 1, sizeof(kvf_span *))
+        cdef Span span
+        if row == NULL:
+            raise MemoryError
+        for i, span in enumerate(spans):
+            row[i] = &span.span
+        free(self.row)
+        self.row, self.n, self.spans = row, len(spans), spans
+
+    def overlapping(self, uint64_t base, uint64_t length):
+        return [s for s in self.spans if s.base < base + length and base < s.base + s.length]
+
+    def add(self, Span span not None):
+        self._lay(sorted([*self.spans, span], key=lambda s: s.base))
+        span.home = self
+
+    def discard(self, Span span not None):
+        if span.home is self:
+            span.home = None
+            self._lay([s for s in self.spans if s is not span])
+
+
+cdef int check_span(Span span, SpanTable table, Descriptors d, uint64_t low, uint64_t high, bint write,
+                    kvf_side side, uint64_t *index):
+    if span.home is not table:
+        return KVF_STALE
+    if write and not span.span.writable:
+        return KVF_READONLY
+    if not kvf_span_covers(&span.span, low, high):
+        index[0] = kvf_first_outside(d.run.d, d.n, side, span.span.base,
+                                     span.span.base + span.span.length)
+        return KVF_LEAVES
+    return KVF_RESOLVED
+
+
+cdef int check_table(SpanTable table, Descriptors d, bint write, kvf_side side, kvf_descriptor *out,
+                     list used, uint64_t *index) except -1:
+    cdef uint8_t *hits = <uint8_t *>calloc(table.n + 1, 1)
+    cdef int verdict
+    if hits == NULL:
+        return KVF_NO_MEMORY
+    verdict = kvf_resolve_side(d.run.d, d.n, side, write, table.row, table.n, hits, out, index)
+    for i in range(table.n):
+        if hits[i]:
+            used.append(table.spans[i])
+    free(hits)
+    return verdict
+
+
+def resolve(bint write, Descriptors d not None, Span local, SpanTable local_table, Span remote,
+            SpanTable remote_table not None):
+    """A Descriptors of addresses valid here that holds the gates of every span it uses, or one whose
+    `verdict` and `index` say what is wrong (and `len` of `sides` which side).
+
+    A span given must live in its table and cover the side's extremes: no walk. None: every descriptor
+    is looked up. local_table None: the caller answers for the local side.
+    """
+    cdef Descriptors found = Descriptors.__new__(Descriptors)
+    cdef Span span
+    cdef list used = []
+    found.array, found.n, found.run, found.bounds = d.array, d.n, d.run, d.bounds
+    if d.n == 0:
+        return found
+    if local is not None:
+        found.verdict = check_span(local, local_table, d, d.bounds.local_low, d.bounds.local_high,
+                                   not write, KVF_LOCAL, &found.index)
+        used.append(local)
+    elif local_table is not None:
+        found.verdict = check_table(local_table, d, not write, KVF_LOCAL, NULL, used, &found.index)
+    if found.verdict:
+        found.side = KVF_LOCAL
+        return found
+    found.side = KVF_REMOTE
+    if remote is not None:
+        found.verdict = check_span(remote, remote_table, d, d.bounds.remote_low,
+                                   d.bounds.remote_high, write, KVF_REMOTE, &found.index)
+        found.run.delta = remote.span.delta
+        used.append(remote)
+    else:
+        found.verdict = relocate(write, d, remote_table, found, used)
+    if not found.verdict:
+        enter_all(found, used)
+    return found
+
+
+cdef int relocate(bint write, Descriptors d, SpanTable table, Descriptors found, list used) except -1:
+    """Look every remote address up; where all lie in one span, its delta serves the whole batch."""
+    cdef list hit = []
+    cdef Span span
+    cdef uint64_t[:, ::1] rows
+    cdef int verdict = check_table(table, d, write, KVF_REMOTE, NULL, hit, &found.index)
+    if verdict:
+        return verdict
+    used.extend(hit)
+    if len(hit) == 1:
+        span = hit[0]
+        found.run.delta = span.span.delta
+        return KVF_RESOLVED
+    copy = bytearray(d.n * sizeof(kvf_descriptor))
+    memcpy(<char *>copy, d.run.d, d.n * sizeof(kvf_descriptor))
+    found.array, found.run.d = copy, <const kvf_descriptor *><char *>copy
+    return check_table(table, d, write, KVF_REMOTE, <kvf_descriptor *><char *>copy, [],
+                       &found.index)
+
+
+cdef int enter_all(Descriptors found, list used):
+    cdef Span span
+    entered = []
+    found.spans = entered
+    for span in used:
+        if kvf_gate_enter(&span.span.gate) != KVF_ENTERED:
+            found.verdict = KVF_STALE
+            found.release()
+            return 0
+        entered.append(span)
+    return 0

@@ -1,0 +1,16 @@
+/* check.h: a condition that ends the program when it does not hold, with its text and its place. */
+#ifndef KVF_CHECK_H
+#define KVF_CHECK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define CHECK(condition)                                                              \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);   \
+            exit(1);                                                                  \
+        }                                                                             \
+    } while (0)
+
+#endif

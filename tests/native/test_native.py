@@ -1,0 +1,62 @@
+"""Every C program of this folder, under the address, undefined-behaviour and thread sanitizers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.native.harness import HERE, SANITIZERS, build_sanitized, run_sanitized, why_not
+
+PROGRAMS = sorted(HERE.glob("*.c"))
+
+FINDING = re.compile(r"Sanitizer|runtime error")
+
+# One fault each, to show that a finding fails the test.
+FAULTS = {
+    "address,undefined": """
+        #include <stdlib.h>
+        static volatile size_t one_too_far = 16;
+        int main(void) {
+            char *p = calloc(16, 1), read = p[one_too_far];
+            free(p);
+            return read & 0;
+        }
+    """,
+    "thread": """
+        #include <pthread.h>
+        static int shared;
+        static void *add(void *unused) { return shared++, unused; }
+        int main(void) {
+            pthread_t other;
+            pthread_create(&other, NULL, add, NULL);
+            shared++;
+            return pthread_join(other, NULL);
+        }
+    """,
+}
+
+
+def skip_without(sanitizer: str) -> None:
+    reason = why_not(sanitizer)
+    if reason is not None:
+        pytest.skip(reason)
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_runs_clean(program: Path, sanitizer: str, tmp_path: Path) -> None:
+    skip_without(sanitizer)
+    run = run_sanitized(build_sanitized(program, tmp_path / program.stem, sanitizer), sanitizer)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_a_fault_is_found(sanitizer: str, tmp_path: Path) -> None:
+    skip_without(sanitizer)
+    source = tmp_path / "fault.c"
+    source.write_text(FAULTS[sanitizer])
+    run = run_sanitized(build_sanitized(source, tmp_path / "fault", sanitizer), sanitizer)
+    assert run.returncode != 0
+    assert FINDING.search(run.stderr)
