@@ -1,0 +1,67 @@
+"""A caller's memory, whatever object it comes in."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import UsageError
+
+__all__ = ["Buffer", "buffer_of"]
+
+
+class Buffer(NamedTuple):
+    """A contiguous range of this process's memory and the object that keeps it.
+
+    address  of the first byte
+    length   bytes, above zero
+    readonly the owner does not allow it to be written
+    owner    holding it keeps the memory where it is
+    """
+
+    address: int
+    length: int
+    readonly: bool
+    owner: object
+
+
+def buffer_of(thing: Any) -> Buffer:
+    """The memory behind `thing`: the buffer protocol, ``__array_interface__`` or a CPU tensor.
+
+    Nothing is copied; the result keeps the memory alive. Raises UsageError when the memory is not
+    C-contiguous, is empty, is on a device, or when `thing` has none of the three.
+    """
+    try:
+        view = memoryview(thing)
+    except TypeError:
+        pass
+    else:
+        return _from_view(view, thing)
+    if hasattr(thing, "data_ptr"):
+        return _from_tensor(thing)
+    if hasattr(thing, "__array_interface__"):
+        return _from_view(memoryview(np.asarray(thing)), thing)
+    raise UsageError(f"{type(thing).__name__} is not a buffer", cause="not_a_buffer")
+
+
+def _from_view(view: memoryview, thing: object) -> Buffer:
+    if not view.c_contiguous:
+        raise UsageError(f"{type(thing).__name__} is not contiguous", cause="not_contiguous")
+    if not view.nbytes:
+        raise UsageError(f"{type(thing).__name__} holds no bytes", cause="zero_length")
+    address = np.frombuffer(view, np.uint8).ctypes.data
+    return Buffer(address, view.nbytes, view.readonly, view)
+
+
+def _from_tensor(tensor: Any) -> Buffer:
+    """What torch tensors offer, without importing torch."""
+    device = tensor.device.type
+    if device != "cpu":
+        raise UsageError(f"tensor is in {device} memory, not in this host's", cause="device_memory")
+    if not tensor.is_contiguous():
+        raise UsageError("tensor is not contiguous", cause="not_contiguous")
+    length = tensor.numel() * tensor.element_size()
+    if not length:
+        raise UsageError("tensor holds no bytes", cause="zero_length")
+    return Buffer(tensor.data_ptr(), length, False, tensor)

@@ -1,0 +1,71 @@
+"""Options, and the one place where environment variables are read.
+
+KVFERRY_TOKEN         the shared secret itself
+KVFERRY_TOKEN_FILE    a file that holds it; default: a 0600 file of this user, made on first use
+KVFERRY_COPY_ENGINES  native copy threads of an engine; default: the usable processors, 8 at most
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import UsageError
+
+__all__ = ["Options", "from_environment"]
+
+MAX_COPY_ENGINES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What an engine can be told; every field has a default that suits one user on one host.
+
+    token_file    where the shared secret is read from, and made when the default is missing
+    token         the shared secret itself; wins over the file
+    copy_engines  native threads that carry out stream copies, started at first use
+    quiet_grace   seconds to wait for quiet after an abort, before NotQuiet
+    call_timeout  seconds a control call may take when its caller names none
+    inline_below  bytes; smaller batches are copied by their caller even under a host path
+    notifications how many undelivered notifications are kept before senders are refused
+    """
+
+    token_file: Path
+    token: bytes | None = None
+    copy_engines: int = 2
+    quiet_grace: float = 5.0
+    call_timeout: float = 10.0
+    inline_below: int = 64 << 10
+    notifications: int = 1024
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
+    """Options as the environment and this machine suggest. Raises UsageError on a bad value."""
+    token = environ.get("KVFERRY_TOKEN")
+    if token == "":
+        raise UsageError("KVFERRY_TOKEN is set but empty", cause="token")
+    file = environ.get("KVFERRY_TOKEN_FILE")
+    return Options(
+        token=None if token is None else token.encode(),
+        token_file=Path(file) if file else _default_token_file(environ),
+        copy_engines=_copy_engines(environ),
+    )
+
+
+def _default_token_file(environ: Mapping[str, str]) -> Path:
+    state = environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "kvferry" / "token"
+
+
+def _copy_engines(environ: Mapping[str, str]) -> int:
+    text = environ.get("KVFERRY_COPY_ENGINES")
+    if text is None:
+        return min(len(os.sched_getaffinity(0)), 8)
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_COPY_ENGINES:
+        raise UsageError(
+            f"KVFERRY_COPY_ENGINES is {text!r}, not a number from 1 to {MAX_COPY_ENGINES}",
+            cause="environment",
+        )
+    return int(text)

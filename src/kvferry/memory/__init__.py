@@ -1,0 +1,21 @@
+"""Registered memory: what an engine offers to peers, what they offer to it, who may touch what.
+
+Regions own memory or borrow it; tables find regions by name and address; resolve turns a batch
+into addresses valid here, or into an error, before anything moves.
+"""
+
+from .record import RegionRecord
+from .region import Region
+from .remote import RemoteRegion
+from .resolve import resolve
+from .suballocator import SubAllocator
+from .table import RegionTable
+
+__all__ = [
+    "Region",
+    "RegionRecord",
+    "RegionTable",
+    "RemoteRegion",
+    "SubAllocator",
+    "resolve",
+]

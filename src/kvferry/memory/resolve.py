@@ -1,0 +1,67 @@
+"""From a batch to addresses valid here, or to an error: the one place that checks and relocates."""
+
+from __future__ import annotations
+
+from .. import _core
+from ..batch import Batch
+from ..errors import ClosedError, Error, RightsError, UsageError
+
+__all__ = ["resolve"]
+
+
+def resolve(
+    op: int, batch: Batch, local: _core.SpanTable, remote: _core.SpanTable, peer: str
+) -> _core.Descriptors:
+    """Descriptors of `batch` valid in this process. They hold every region used until `release`.
+
+    Raises, before anything moves, UsageError for a range that no region holds or that leaves its
+    region, RightsError where the destination may not be written, ClosedError for a region that is
+    gone. `op` is _core.WRITE or _core.READ.
+    """
+    held = batch.local_held
+    if held is not None and held.readonly and op == _core.READ:
+        raise RightsError("the local buffer is read-only", cause="read_only")
+    found = _core.resolve(
+        op == _core.WRITE,
+        batch.descriptors,
+        batch.local,
+        None if held is not None else local,
+        batch.remote,
+        remote,
+    )
+    if found.verdict:
+        raise _refusal(found, batch, peer)
+    return found
+
+
+_SIDES = {_core.LOCAL: "local", _core.REMOTE: "remote"}
+
+# verdict -> (error, cause, what is wrong)
+_VERDICTS: dict[int, tuple[type[Error], str, str]] = {
+    _core.UNKNOWN: (UsageError, "not_registered", "no {side} region holds this address"),
+    _core.LEAVES: (UsageError, "out_of_bounds", "a descriptor leaves its {side} region"),
+    _core.READONLY: (RightsError, "read_only", "the {side} region may not be written"),
+    _core.STALE: (
+        ClosedError,
+        "stale_region",
+        "the {side} region is gone: closed, revoked or of another epoch or channel",
+    ),
+    _core.NO_MEMORY: (UsageError, "no_memory", "no memory to check the batch"),
+}
+
+
+def _refusal(found: _core.Descriptors, batch: Batch, peer: str) -> Error:
+    kind, cause, text = _VERDICTS[found.verdict]
+    one_descriptor = found.verdict in (_core.UNKNOWN, _core.LEAVES)
+    return kind(
+        text.format(side=_SIDES[found.side]),
+        cause=cause,
+        peer=peer,
+        index=found.index if one_descriptor else None,
+        range=_range(found, batch) if one_descriptor else None,
+    )
+
+
+def _range(found: _core.Descriptors, batch: Batch) -> tuple[int, int]:
+    local, remote, length = batch.descriptors.row(found.index)
+    return (local if found.side == _core.LOCAL else remote, length)

@@ -1,0 +1,167 @@
+"""What a runtime is: the verbs and values of memory on one kind of device."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from .owners import Access, Allocation, Mapping, Reservation
+
+if TYPE_CHECKING:
+    from kvferry._core import Descriptors, Done
+
+__all__ = ["Caps", "Place", "Runtime", "ShareHandle", "Stream", "StreamState"]
+
+
+class Place(Enum):
+    """Which memory."""
+
+    HOST = "host"
+
+
+class Caps(NamedTuple):
+    """What a runtime can do.
+
+    device_memory  it allocates memory that is not the host's
+    cross_host     a share handle can be imported on another host
+    coprocessor    a coprocessor can unfold batches
+    dereference    the host may load and store through a mapping
+    """
+
+    device_memory: bool = False
+    cross_host: bool = False
+    coprocessor: bool = False
+    dereference: bool = True
+
+
+class ShareHandle(NamedTuple):
+    """The capability to map an allocation in another process. Its holder owns the descriptor.
+
+    fd      a descriptor that nobody else in this process uses: send it, then close it
+    size    bytes
+    page    bytes; addresses and lengths of mappings are multiples of it
+    access  what its receiver may do
+    """
+
+    fd: int
+    size: int
+    page: int
+    access: Access
+
+
+class StreamState(Enum):
+    """What a stream is doing."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+
+
+class Runtime(ABC):
+    """Allocates, maps, shares and copies on one kind of device.
+
+    What it returns is an owner with one undo, `close()`; a verb that fails has undone its own
+    steps and left its arguments as they were. Verbs may be called from any thread; two calls on one
+    owner are serialised by the caller. They raise UsageError for arguments that no machine could
+    serve, NoMemory when this one cannot, ClosedError for an owner that was closed and ForkedError
+    for one that a parent process made.
+    """
+
+    caps: Caps
+
+    @abstractmethod
+    def granularity(self, place: Place) -> Sequence[int]:
+        """Page sizes in bytes that `allocate` takes, smallest first."""
+
+    @abstractmethod
+    def allocate(self, size: int, place: Place = Place.HOST, page: int = 0) -> Allocation:
+        """`size` bytes of zeroed memory, rounded up to whole pages and committed before it returns.
+
+        page 0 leaves the choice to the runtime. Blocks while the pages are brought in. What was
+        obtained stands in the allocation's `grant`. Raises NoMemory, before anything is taken where
+        that can be known, naming what was asked and what is available.
+        """
+
+    @abstractmethod
+    def reserve(self, size: int, at: int | None = None) -> Reservation:
+        """An address range of at least `size` bytes with nothing behind it.
+
+        With `at`, exactly there, or NoMemory with the cause ``address_taken``.
+        """
+
+    @abstractmethod
+    def map(self, allocation: Allocation, reservation: Reservation, access: Access) -> Mapping:
+        """Put the allocation behind the head of the reservation; one mapping a reservation.
+
+        `access` is what this process may do there. The reservation stays taken until the mapping is
+        undone; the memory lives until both the allocation and all its mappings are gone, in every
+        process. Raises RightsError to write what is read-only here.
+        """
+
+    @abstractmethod
+    def export(self, allocation: Allocation, access: Access) -> ShareHandle:
+        """A handle by which another process can map the allocation, to do what `access` says.
+
+        The first export fixes the rights: one with other rights raises RightsError with the cause
+        ``export_rights``. A runtime may be unable to map read-only exported memory writable any
+        more, so its owner maps it first. The caller closes the handle's descriptor.
+        """
+
+    @abstractmethod
+    def import_handle(self, handle: ShareHandle) -> Allocation:
+        """The allocation behind a handle, after checking that it is what the handle claims.
+
+        Takes the handle's descriptor over, also when it raises. UsageError: not shared memory, or
+        less than claimed. RightsError: memory that its owner could shrink under us, or with other
+        rights than claimed.
+        """
+
+    @abstractmethod
+    def retain(self, address: int) -> Allocation | None:
+        """The allocation behind an address that somebody else mapped; None where there is none.
+
+        The allocation is kept alive by the one returned.
+        """
+
+    @abstractmethod
+    def stream(self) -> Stream:
+        """A new stream, idle."""
+
+
+class Stream(ABC):
+    """An ordered queue of copies. Used by one thread at a time, except `abort`.
+
+    Whoever enqueues keeps the memory, both sides of it, and the batch alive until the flag behind
+    the copies is set or `abort` has returned True.
+    """
+
+    @abstractmethod
+    def copy(self, run: Descriptors, op: int, done: Done) -> None:
+        """Enqueue a run of copies; `op` is _core.READ or _core.WRITE. Returns before they are done.
+
+        They look at the abort flag of `done` and leave a failure there. Raises Full, with nothing
+        enqueued, when the queue has no room.
+        """
+
+    @abstractmethod
+    def flag(self, done: Done, word: int) -> None:
+        """Enqueue the completion of word `word` of `done`.
+
+        It becomes visible after every byte enqueued before it, or after their failure.
+        """
+
+    @abstractmethod
+    def query(self) -> StreamState:
+        """Whether anything enqueued is left to do. Does not block."""
+
+    @abstractmethod
+    def synchronize(self, timeout: float) -> bool:
+        """Block until all that was enqueued is done; False when `timeout` seconds pass first."""
+
+    @abstractmethod
+    def abort(self, timeout: float) -> bool:
+        """Drop what has not begun and stop what has; from any thread.
+
+        Blocks at most `timeout` seconds. True: quiet, no byte will be written any more.
+        """
