@@ -1,0 +1,105 @@
+"""The shared secret of everyone who may talk to each other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from ..config import Options
+from ..errors import RightsError
+
+__all__ = ["load"]
+
+MAX_SIZE = 4096
+
+
+def load(options: Options) -> bytes:
+    """The token that `options` gives, or that of its token file, which is made when missing.
+
+    Safe against other processes that do the same at once: all end with one token. Raises
+    RightsError(cause="token") that names the file and what to do about it.
+    """
+    if options.token is not None:
+        if not options.token:
+            raise RightsError("the token is empty; set KVFERRY_TOKEN or unset it", cause="token")
+        return options.token
+    file = options.token_file
+    try:
+        return _read(file) or _make(file)
+    except RightsError:
+        raise
+    except OSError as error:
+        why = error.strerror or str(error)
+        mend = "give this user access to it or name another in KVFERRY_TOKEN_FILE"
+        raise _refused(file, f"cannot be used ({why})", mend) from error
+
+
+def _read(file: Path) -> bytes | None:
+    """The checked content; None when there is no such file."""
+    try:
+        # Non-blocking, so that a fifo put there cannot hold us.
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    try:
+        _check(file, os.fstat(fd))
+        content = os.read(fd, MAX_SIZE + 1)
+    finally:
+        os.close(fd)
+    if len(content) > MAX_SIZE:
+        raise _too_long(file)
+    token = content.strip()
+    if not token:
+        raise _refused(file, "is empty", "remove it, and a new one is made")
+    return token
+
+
+def _check(file: Path, status: os.stat_result) -> None:
+    # Of the opened file, not of the name: the name may point elsewhere a moment later.
+    if not stat.S_ISREG(status.st_mode):
+        raise _refused(file, "is not a regular file", "name another in KVFERRY_TOKEN_FILE")
+    if status.st_uid != os.geteuid():
+        raise _refused(file, f"belongs to uid {status.st_uid}", f"chown it to uid {os.geteuid()}")
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        mode = stat.S_IMODE(status.st_mode)
+        raise _refused(file, f"is open to others (mode {mode:04o})", f"chmod 600 {file}")
+    if status.st_size > MAX_SIZE:
+        raise _too_long(file)
+
+
+def _make(file: Path) -> bytes:
+    """Makes the file, complete as soon as it has its name; who comes second reads the first's."""
+    _make_directories(file.parent)
+    draft = file.with_name(f".{file.name}.{os.getpid()}.{secrets.token_hex(8)}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(fd, "w") as opened:
+            opened.write(secrets.token_hex(32) + "\n")
+        with contextlib.suppress(FileExistsError):  # another process was quicker: its token counts
+            os.link(draft, file)
+    finally:
+        draft.unlink()
+    token = _read(file)
+    if token is None:
+        raise _refused(file, "was removed while it was read", "try again")
+    return token
+
+
+def _make_directories(directory: Path) -> None:
+    # Path.mkdir(parents=True) gives its mode to the last directory only.
+    if not directory.exists():
+        _make_directories(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def _too_long(file: Path) -> RightsError:
+    return _refused(
+        file, f"is longer than {MAX_SIZE} bytes", "put a shorter one there or remove it"
+    )
+
+
+def _refused(file: Path, what: str, mend: str) -> RightsError:
+    return RightsError(f"token file {file} {what}; {mend}", cause="token")
