@@ -1,0 +1,36 @@
+"""kvferry moves LLM KV cache between processes and machines by one-sided transfer.
+
+with kvferry.Engine("127.0.0.1:26000") as engine:
+    pool = engine.allocate("kv", 1 << 30)
+    peer = engine.connect("127.0.0.1:26001")
+    batch = kvferry.Batch.blocks(pool, our_ids, peer.regions["kv"], their_ids, block_bytes)
+    report = peer.write(batch)
+"""
+
+from . import errors
+from .batch import Batch
+from .config import Options
+from .engine import Channel, Engine, Notification, Report, Status, Transfer
+from .errors import *  # noqa: F403
+from .memory import Region, RemoteRegion, SubAllocator
+from .path import Path
+from .runtime import Place
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "Channel",
+    "Engine",
+    "Notification",
+    "Options",
+    "Path",
+    "Place",
+    "Region",
+    "RemoteRegion",
+    "Report",
+    "Status",
+    "SubAllocator",
+    "Transfer",
+    *errors.__all__,
+]

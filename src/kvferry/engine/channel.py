@@ -1,0 +1,402 @@
+"""A live connection to a peer engine, over one path.
+
+Locks, in the order in which they may be taken:
+
+    1  attaching   held by whoever attaches or detaches a region: one at a time. Memory is mapped
+                   under it, nothing is sent.
+    2  lock        the fate of the channel. Held for a few lines; nothing is copied, mapped or
+                   sent under it. (The fate of a transfer is settled natively, in one step.)
+
+Transfers hold the gate while they are being submitted, and their regions until they are quiet. A
+channel ends in this order: close the gate, abort, drain the gate, wait for quiet, fail the
+transfers with the cause, unmap. Abort before unmap, always.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from .. import _core
+from ..batch import Batch
+from ..errors import ClosedError, Error, ForkedError, NotQuiet
+from ..link import Link, Published
+from ..memory import RegionTable, RemoteRegion, resolve
+from ..path import Path
+from ..stats import Stats, snapshot
+from .control import Control
+from .report import Report
+from .transfer import Failure, Transfer, deadline_after, timed_out
+
+if TYPE_CHECKING:
+    from .awaiting import Bells
+
+__all__ = ["Channel"]
+
+logger = logging.getLogger("kvferry.engine")
+
+# Finished transfers that nobody waited for are looked after when so many are in the books.
+SWEEP_ABOVE = 64
+
+# Seconds between two looks for submitters that a closing channel has to abort.
+ABORT_AGAIN = 0.02
+
+
+class Channel:
+    """Reads and writes of a peer's memory, and calls. Made by Engine.connect; thread-safe.
+
+    peer      the peer's address
+    epoch     of the peer; after its restart this channel is over, and connect makes another
+    path      how the peer's own regions are reached
+    rejected  every other path that was wanted, with the reason it was not taken
+    """
+
+    def __init__(
+        self,
+        control: Control,
+        link: Link,
+        path: Path,
+        rejected: Mapping[Path, str],
+        engines: _core.Engines,
+        local: _core.SpanTable,
+        bells: Bells,
+        quiet_grace: float,
+        ended: Callable[[Channel], None],
+    ) -> None:
+        self.peer = control.peer
+        self.epoch = control.epoch
+        self.path = path
+        self.rejected = dict(rejected)
+        self._control = control
+        self._link = link
+        self._engines = engines
+        self._local = local
+        self._bells = bells
+        self._quiet_grace = quiet_grace
+        self._ended = ended
+        self._regions = _RemoteRegions(self)
+        self._gate = _core.Gate()
+        self._lock = threading.Lock()
+        self._attaching = threading.Lock()
+        self._flying: dict[Transfer, None] = {}
+        self._sweep_at = SWEEP_ABOVE
+        self._tally = _core.Tally()
+        self._watch = control.watch
+        self._over: Error | None = None
+        self._revoked: set[int] = set()
+
+    # ---- what users call ----
+
+    @property
+    def foreign_path(self) -> Path | None:
+        """How memory that the peer merely registered is reached; None: not over this channel."""
+        return None
+
+    @property
+    def regions(self) -> Mapping[str, RemoteRegion]:
+        """The peer's regions by name. A name not known yet is asked for."""
+        return self._regions
+
+    @property
+    def stats(self) -> Stats:
+        """Sums over this channel's finished transfers."""
+        return snapshot(self._tally)
+
+    @property
+    def closed(self) -> bool:
+        return self._over is not None
+
+    def read(self, batch: Batch, timeout: float | None = None) -> Report:
+        """Copy the remote side of `batch` to its local side; return when the bytes are here.
+
+        Blocks for at most `timeout` seconds plus the grace for quiet. Raises UsageError,
+        RightsError or ClosedError before anything moves; else see Transfer.wait.
+        """
+        deadline = None if timeout is None else deadline_after(timeout)
+        return self._submit(_core.READ, batch, deadline).wait_until(deadline)
+
+    def write(self, batch: Batch, timeout: float | None = None) -> Report:
+        """Copy the local side of `batch` to its remote side; return when they are visible there.
+
+        As read otherwise.
+        """
+        deadline = None if timeout is None else deadline_after(timeout)
+        return self._submit(_core.WRITE, batch, deadline).wait_until(deadline)
+
+    def read_async(self, batch: Batch) -> Transfer:
+        """Submit a read and return. Small batches may be copied before it returns."""
+        return self._submit(_core.READ, batch, None)
+
+    def write_async(self, batch: Batch) -> Transfer:
+        """Submit a write and return. Small batches may be copied before it returns."""
+        return self._submit(_core.WRITE, batch, None)
+
+    def call(self, service: str, request: bytes, timeout: float | None = None) -> bytes:
+        """Ask a service of the peer (Engine.serve) and return its answer.
+
+        Blocks for at most `timeout` seconds, by default the engine's call_timeout. Raises Timeout,
+        after which the peer may still carry it out; PeerError when the peer is gone or its handler
+        failed; UsageError for a service it does not have.
+        """
+        self._check_open()
+        return self._control.call(service, request, timeout)
+
+    def notify(
+        self,
+        name: str,
+        message: bytes,
+        after: Iterable[Transfer] = (),
+        timeout: float | None = None,
+    ) -> None:
+        """Put a message into the peer's bounded queue (Engine.notifications).
+
+        Delivered at most once, after the transfers in `after` are done; when one of them failed
+        that failure is raised and nothing is sent. Blocks. Raises Full when the peer's queue is.
+        """
+        deadline = None if timeout is None else deadline_after(timeout)
+        for transfer in after:
+            transfer.wait_until(deadline)
+        self._check_open()
+        left = None if deadline is None else max(deadline - _core.now(), 0) / 1e9
+        self._control.notify(name, message, left)
+
+    def close(self) -> None:
+        """Abort what is in flight, wait for quiet, let go of the peer's memory. Idempotent.
+
+        Waits for no transfer, only for the chunk that a copy is in. Raises NotQuiet when that takes
+        longer than the engine's grace; memory then stays mapped until it is quiet.
+        """
+        self.end(ClosedError("the channel was closed", cause="closed", peer=self.peer))
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"<{state} Channel to {self.peer} over {self.path}>"
+
+    # ---- transfers ----
+
+    def _submit(self, op: int, batch: Batch, deadline: int | None) -> Transfer:
+        if self._gate.enter() != _core.ENTERED:
+            raise self._refusal()
+        try:
+            d = resolve(op, batch, self._local, self._regions.spans, self.peer)
+            transfer = Transfer(self, op, batch, d, _core.Done(self._engines))
+            self._flying[transfer] = None
+            try:
+                lent = self._link.submit(op, d, transfer.done, deadline)
+            except BaseException:
+                transfer.done.finish(0)  # no stream knows of it
+                self._flying.pop(transfer)
+                d.release()
+                raise
+        finally:
+            self._gate.leave()
+        if lent is not None:
+            transfer.lent = lent
+            if transfer.state != _core.PENDING:  # settled meanwhile, by a thread that saw no slot
+                self._give_back(transfer)
+        if len(self._flying) > self._sweep_at:
+            self._sweep()
+        return transfer
+
+    def settle(self, transfer: Transfer) -> None:
+        """`transfer` is quiet: fix its outcome, once, and give back what it holds."""
+        if not transfer.land(self._watch, self._tally) and transfer.state == _core.PENDING:
+            failure = Failure.of(transfer, self._watch.gone())
+            if not transfer.end(failure):
+                failure.dismiss()
+        self._flying.pop(transfer, None)
+        if transfer.lent is not None:
+            self._give_back(transfer)
+
+    def _give_back(self, transfer: Transfer) -> None:
+        lent = transfer.take_lent()
+        if lent is not None:
+            self._link.release(lent, transfer.failure is not None)
+
+    def abort(self, transfer: Transfer, why: Error) -> None:
+        """Ask a transfer to stop; what it says to its waiter is the first `why`."""
+        if transfer.why is None:
+            transfer.why = why
+        self._link.abort(transfer.done)
+
+    def expire(self, transfer: Transfer) -> None:
+        """Its time is up: abort it and wait for quiet. Raises NotQuiet, and the channel is dead."""
+        self.abort(transfer, timed_out(self.peer))
+        if not transfer.done.wait(deadline_after(self._quiet_grace)):
+            raise self._poison(transfer)
+
+    def _poison(self, transfer: Transfer) -> NotQuiet:
+        """A copy does not stop: refuse everything from now on, keep all memory of the transfer."""
+        self._die(ClosedError("a copy did not become quiet", cause="not_quiet", peer=self.peer))
+        for other in list(self._flying):
+            self.abort(other, self._refusal())
+
+        def wait_quiet(timeout: float | None) -> bool:
+            quiet = transfer.done.wait(None if timeout is None else deadline_after(timeout))
+            if quiet:
+                self.settle(transfer)
+                self.close()
+            return quiet
+
+        return NotQuiet(
+            "the transfer was aborted but is not quiet: bytes may still land",
+            peer=self.peer,
+            wait_quiet=wait_quiet,
+        )
+
+    def _sweep(self) -> None:
+        """Settle what is over and nobody waited for; the next sweep comes when as many are new."""
+        for transfer in list(self._flying):
+            if transfer.done.quiet:
+                self.settle(transfer)
+        self._sweep_at = 2 * len(self._flying) + SWEEP_ABOVE
+
+    async def until_quiet(self, transfer: Transfer) -> None:
+        await self._bells.until_quiet(transfer.done, transfer.cancel)
+
+    def using(self, span: _core.Span) -> list[Transfer]:
+        """Transfers in flight that hold a region."""
+        return [transfer for transfer in list(self._flying) if transfer.d.holds(span)]
+
+    # ---- the end ----
+
+    def end(self, why: Error) -> None:
+        """Close the channel because of `why`: see close."""
+        self._die(why)
+        self._abort_all(why)
+        while not self._gate.drain(deadline_after(ABORT_AGAIN)):
+            self._abort_all(why)  # one who had entered and was not in the books yet
+        deadline = deadline_after(self._quiet_grace)
+        for transfer in list(self._flying):
+            if not transfer.done.wait(deadline):
+                raise self._poison(transfer)
+            self.settle(transfer)
+        with self._attaching:
+            for region in list(self._regions.values()):
+                self._drop(region)
+        self._link.close()
+        self._control.close()
+        self._ended(self)
+
+    def stale(self) -> bool:
+        """Is it closed, or its peer gone?"""
+        return self._over is not None or self._watch.gone()
+
+    def forked(self) -> None:
+        """In a forked child: refuse everything, close inherited descriptors."""
+        self._over = ForkedError(
+            "the channel belongs to the parent process", cause="forked", peer=self.peer
+        )
+        self._gate.fork()
+        self._flying.clear()
+        self._control.abandon()
+
+    def _die(self, why: Error) -> None:
+        with self._lock:
+            if self._over is None:
+                self._over = why
+        self._gate.close()
+
+    def _abort_all(self, why: Error) -> None:
+        for transfer in list(self._flying):
+            self.abort(transfer, why)
+
+    def _check_open(self) -> None:
+        if self._over is not None:
+            raise self._refusal()
+
+    def _refusal(self) -> Error:
+        """Why this channel takes no more work."""
+        assert self._over is not None, "the gate is closed after the reason is set"
+        return self._over.again()
+
+    def check_process(self) -> None:
+        """Raise ForkedError in a child of the process that made this channel."""
+        if isinstance(self._over, ForkedError):
+            raise self._refusal()
+
+    # ---- the peer's regions ----
+
+    def attach(self, published: Published) -> None:
+        """A region of the peer was announced; taken once, however often it is heard of."""
+        with self._attaching:
+            serial = published.record.serial
+            if self.closed or serial in self._revoked or self._regions.has(serial):
+                published.discard()
+                return
+            region = self._link.attach(published)
+            try:
+                self._regions.add(region)
+            except Error:
+                self._link.detach(region)
+                raise
+
+    def revoke(self, serial: int) -> None:
+        """A region of the peer goes: let transfers over it end, abort what takes long, unmap.
+
+        Returns when nothing here can touch it. Raises NotQuiet otherwise.
+        """
+        with self._attaching:
+            self._revoked.add(serial)
+            region = self._regions.with_serial(serial)
+            if region is None:
+                return
+            region.span.close()
+            self.drain(region.span, "the peer's region was revoked")
+            self._drop(region)
+
+    def drain(self, span: _core.Span, text: str) -> None:
+        """Wait for the transfers over a closed span, then abort them. Raises NotQuiet."""
+        deadline = deadline_after(self._quiet_grace)
+        for transfer in self.using(span):
+            if not transfer.done.wait(deadline):
+                self.abort(transfer, ClosedError(text, cause="revoked", peer=self.peer))
+        deadline = deadline_after(self._quiet_grace)
+        for transfer in self.using(span):
+            if not transfer.done.wait(deadline):
+                raise self._poison(transfer)
+            self.settle(transfer)
+
+    def _drop(self, region: RemoteRegion) -> None:
+        region.span.close()
+        self._regions.remove(region)
+        self._link.detach(region)
+
+    def refresh(self) -> None:
+        """Ask the peer for regions we have not heard of."""
+        self._check_open()
+        for published in self._control.list_regions(self.path.link):
+            self.attach(published)
+
+
+class _RemoteRegions(RegionTable[RemoteRegion]):
+    """Asks the peer before it says that there is no such region."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    def __getitem__(self, name: str) -> RemoteRegion:
+        if name not in self._regions:
+            self._channel.refresh()
+        return self._regions[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._regions
+
+    def has(self, serial: int) -> bool:
+        return self.with_serial(serial) is not None
+
+    def with_serial(self, serial: int) -> RemoteRegion | None:
+        for region in self._regions.values():
+            if region.record.serial == serial:
+                return region
+        return None

@@ -1,0 +1,133 @@
+"""From an address to an authenticated control connection.
+
+A peer on this host is met twice: at its address, where it proves who it is and names its door, an
+abstract unix socket; then at the door, where it proves it again and descriptors can travel. The
+first connection is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from typing import NamedTuple
+
+from ..address import Address, UnixAddress
+from ..errors import Error, PeerError, Timeout
+from ..link import Facts
+from ..rpc import LIMIT, Connection, Poller, auth, dial, dial_abstract
+from . import messages
+from .control import Control, ask
+from .handshake import ClientHandshake
+
+__all__ = ["Met", "Self", "meet"]
+
+PURPOSE = "control"
+
+# asm-generic/socket.h; Linux 6.5. Names the process without a moment in which its number is reused.
+SO_PEERPIDFD = 77
+
+
+class Self(NamedTuple):
+    """What an engine tells of itself."""
+
+    name: str
+    facts: Facts
+    token: bytes
+
+
+class Met(NamedTuple):
+    """A peer that proved itself."""
+
+    control: Control
+    connection: Connection
+    facts: Facts
+
+
+def meet(us: Self, address: Address, poller: Poller, timeout: float, call_timeout: float) -> Met:
+    """Connect, prove, be proven to. Blocks for at most `timeout` seconds.
+
+    Raises PeerError (unreachable, another version, gone), RightsError (token) or Timeout; nothing
+    is left open then.
+    """
+    deadline = time.monotonic() + timeout
+    name = str(address)
+    with contextlib.ExitStack() as undo:
+        connection, welcome = _shake(us, dial(address, timeout), poller, name, deadline)
+        undo.callback(connection.close)
+        if not isinstance(address, UnixAddress) and _same_host(us.facts, welcome.facts):
+            door = dial_abstract(welcome.door, _left(deadline, name))
+            connection.close()
+            connection, welcome = _shake(us, door, poller, name, deadline)
+            undo.callback(connection.close)
+        control = Control(connection, _pidfd(connection), name, welcome.facts.epoch, call_timeout)
+        undo.pop_all()
+    return Met(control, connection, welcome.facts)
+
+
+def _shake(
+    us: Self, sock: socket.socket, poller: Poller, peer: str, deadline: float
+) -> tuple[Connection, messages.Welcome]:
+    connection = Connection(sock, _not_yet)
+    connection.peer = peer
+    with contextlib.ExitStack() as undo:
+        undo.callback(connection.close)
+        poller.watch(connection)
+        handshake = ClientHandshake(us.token, PURPOSE, us.facts.epoch, auth.new_nonce())
+        challenge = _ask(connection, handshake.hello, peer, deadline)
+        if not isinstance(challenge, messages.Challenge):
+            raise _confused(peer)
+        proof = messages.Proof(handshake.prove(challenge), us.name, us.facts)
+        welcome = _ask(connection, proof, peer, deadline)
+        if not isinstance(welcome, messages.Welcome):
+            raise _confused(peer)
+        handshake.check(welcome.proof)
+        connection.limit = LIMIT
+        connection.authenticated = True
+        undo.pop_all()
+    return connection, welcome
+
+
+def _ask(
+    connection: Connection, message: messages.Message, peer: str, deadline: float
+) -> messages.Message:
+    answer, fds = ask(connection, message, _left(deadline, peer), peer)
+    for fd in fds:
+        os.close(fd)
+    return answer
+
+
+def _same_host(ours: Facts, theirs: Facts) -> bool:
+    return (ours.boot, ours.network) == (theirs.boot, theirs.network)
+
+
+def _pidfd(connection: Connection) -> int | None:
+    """A descriptor of the peer's process, where the kernel and the namespaces allow one."""
+    if connection.credentials is None:
+        return None
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as sock:
+        return sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+    pid, _ = connection.credentials
+    # The peer answered our nonce over this connection, so it was alive, and its number its own, at
+    # least until then; a reuse since shows as a lost connection.
+    with contextlib.suppress(OSError):
+        return os.pidfd_open(pid)
+    return None
+
+
+def _left(deadline: float, peer: str) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise Timeout("connecting took too long", cause="connect_timeout", peer=peer)
+    return left
+
+
+def _not_yet(connection: Connection, body: bytes, fds: list[int]) -> tuple[bytes, list[int]]:
+    for fd in fds:
+        os.close(fd)
+    raise PeerError("asked before it proved itself", cause="protocol", peer=connection.peer)
+
+
+def _confused(peer: str) -> Error:
+    return PeerError("unexpected answer in the handshake", cause="protocol", peer=peer)

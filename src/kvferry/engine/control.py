@@ -1,0 +1,112 @@
+"""What a channel asks its peer over the control connection, and whether the peer is still there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from .. import _core
+from ..errors import Error, Full, PeerError, RightsError, UsageError
+from ..link import Published
+from ..path import LinkKind
+from ..rpc import Connection, close_all
+from . import messages
+from .messages import Message
+
+__all__ = ["Control", "ask"]
+
+# How a refusal is raised at the side that asked; all other causes are the peer's fault.
+_REFUSALS: dict[str, type[Error]] = {
+    "token": RightsError,
+    "no_service": UsageError,
+    "queue_full": Full,
+}
+
+
+def ask(
+    connection: Connection, message: Message, timeout: float | None, peer: str
+) -> tuple[Message, list[int]]:
+    """The peer's answer and the descriptors with it, which the caller owns. Raises its refusal."""
+    body, fds = connection.call(messages.encode(message), (), timeout)
+    try:
+        answer = messages.decode(body)
+        if isinstance(answer, messages.Refusal):
+            kind = _REFUSALS.get(answer.cause, PeerError)
+            raise kind(answer.text, cause=answer.cause, peer=peer)
+    except BaseException:
+        close_all(fds)
+        raise
+    return answer, fds
+
+
+class Control:
+    """One authenticated control connection. Thread-safe.
+
+    watch  tells whether the peer is gone; its `lost` is set before the connection's number is free
+    """
+
+    def __init__(
+        self, connection: Connection, pidfd: int | None, peer: str, epoch: int, timeout: float
+    ) -> None:
+        self.peer = peer
+        self.epoch = epoch
+        self.watch = _core.PeerWatch(pidfd, connection.fileno())
+        self._connection = connection
+        self._pidfd = pidfd
+        self._timeout = timeout
+
+    def call(self, service: str, request: bytes, timeout: float | None) -> bytes:
+        answer = self._ask(messages.Call(service, request), timeout)
+        if not isinstance(answer, messages.Result):
+            raise self._confused(answer)
+        return answer.response
+
+    def notify(self, name: str, message: bytes, timeout: float | None) -> None:
+        self._ask(messages.Notify(name, message), timeout)
+
+    def list_regions(self, link: LinkKind) -> Iterator[Published]:
+        """The peer's regions as they stand, each owned by who iterates."""
+        after, more = 0, True
+        while more:
+            answer, fds = ask(
+                self._connection, messages.ListRegions(link, after), self._timeout, self.peer
+            )
+            with contextlib.ExitStack() as undo:
+                undo.callback(close_all, fds)
+                if not isinstance(answer, messages.Regions) or sum(answer.counts) != len(fds):
+                    raise self._confused(answer)
+                more = answer.more and bool(answer.records)
+                for record, count in zip(answer.records, answer.counts, strict=True):
+                    after = max(after, record.serial)
+                    taken = fds[:count]
+                    del fds[:count]
+                    yield Published(record, taken)
+
+    def close(self) -> None:
+        self.watch.lost = True
+        self._connection.close()
+        self._close_pidfd()
+
+    def abandon(self) -> None:
+        """In a forked child: close what was inherited, without a word to the peer."""
+        self.watch.lost = True
+        self._connection.abandon()
+        self._close_pidfd()
+
+    def _close_pidfd(self) -> None:
+        pidfd, self._pidfd = self._pidfd, None
+        if pidfd is not None:
+            os.close(pidfd)
+
+    def _ask(self, message: Message, timeout: float | None) -> Message:
+        answer, fds = ask(
+            self._connection, message, self._timeout if timeout is None else timeout, self.peer
+        )
+        close_all(fds)
+        return answer
+
+    def _confused(self, answer: Message) -> PeerError:
+        return PeerError(
+            f"unexpected answer {type(answer).__name__}", cause="protocol", peer=self.peer
+        )

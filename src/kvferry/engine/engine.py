@@ -1,0 +1,497 @@
+"""A local endpoint: owns memory, listens, connects, answers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+from .. import _core, config
+from ..address import Address, TcpAddress, UnixAddress
+from ..address import parse as parse_address
+from ..errors import ClosedError, Error, ForkedError, NotQuiet, PathRefused, PeerError, UsageError
+from ..link import FabricDriver, Link, LoopbackDriver, Published
+from ..memory import Region
+from ..path import LinkKind, Path, SubmitterKind
+from ..path import parse as parse_path
+from ..rpc import Connection, Poller, listen, listen_abstract, token
+from ..runtime import HostRuntime, Place
+from ..submit import HostSubmitter, InlineSubmitter, SlotPool, Submitter
+from . import messages
+from .awaiting import Bells
+from .channel import Channel
+from .connect import Met, Self, meet
+from .identity import facts_of_a_new_engine
+from .inbound import Inbound
+from .negotiate import rank
+from .pushes import serve_channel
+from .regions import OwnRegions
+
+__all__ = ["Engine", "Notification"]
+
+logger = logging.getLogger("kvferry.engine")
+
+
+class Notification(NamedTuple):
+    """One message of Channel.notify: who sent it, under which name, and its bytes."""
+
+    peer: str
+    name: str
+    message: bytes
+
+
+class Engine:
+    """A local endpoint. Thread-safe; close it, or use it in a `with` block.
+
+    addresses  where to listen: "host:port" (port 0: a free one), "kv://host:port" or
+               "unix:///path". None: this engine only connects.
+    options    see config.Options; by default from the environment
+
+    Raises UsageError for an address that cannot be parsed or is in use, and RightsError when the
+    token file cannot be trusted. Nothing is listened on then.
+    """
+
+    def __init__(self, *addresses: str, options: config.Options | None = None) -> None:
+        self.options = options or config.from_environment()
+        wanted = [parse_address(address, listening=True) for address in addresses]
+        self.facts = facts_of_a_new_engine()
+        self._pid = os.getpid()
+        self._over: Error | None = None
+        self._lock = threading.Lock()
+        self._dialing: dict[object, threading.Lock] = {}
+        self._channels: dict[tuple[int, tuple[Path, ...], _ChannelOptions], Channel] = {}
+        self._epochs: dict[Address, int] = {}  # who was met at an address last
+        self._inbounds: set[Inbound] = set()
+        self._services: dict[str, Callable[[bytes], bytes]] = {}
+        self._notifications: queue.Queue[Notification] = queue.Queue(self.options.notifications)
+        self._copies = _core.Engines(self.options.copy_engines)
+        self._bells = Bells()
+        runtime = HostRuntime(self._copies)
+        self._drivers = {
+            LinkKind.LOOPBACK: LoopbackDriver(),
+            LinkKind.FABRIC: FabricDriver(runtime),
+        }
+        self._own = OwnRegions(runtime, self._drivers)
+        self._slots = SlotPool(runtime.stream)
+        self._poller = Poller(f"{self.facts.epoch:016x}"[:8])
+        self.addresses: tuple[str, ...] = ()
+        self._sockets: list[Any] = []
+        self._door = b""
+        _alive.add(self)
+        try:
+            self._listen(wanted)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def epoch(self) -> int:
+        """Names this life of the engine; drawn at random, never 0."""
+        return self.facts.epoch
+
+    @property
+    def name(self) -> str:
+        """Its first address; without one, a name made of the epoch."""
+        return self.addresses[0] if self.addresses else f"engine-{self.epoch:016x}"
+
+    @property
+    def regions(self) -> Mapping[str, Region]:
+        """This engine's regions by name."""
+        return self._own.table
+
+    # ---- memory ----
+
+    def allocate(
+        self,
+        name: str,
+        size: int,
+        *,
+        place: Place = Place.HOST,
+        page: int = 0,
+        readonly: bool = False,
+    ) -> Region:
+        """`size` bytes of zeroed memory that peers can map: an own region, announced to them.
+
+        readonly: peers may only read it. page: bytes of a page, 0 for the best there is. Blocks
+        while the memory is brought in; what was obtained stands in `region.grant`. Raises NoMemory
+        when the machine has not got it, UsageError for a name that is taken or a bad size.
+        """
+        self._check_open()
+        region = self._own.allocate(name, size, place, page, readonly)
+        self._announce(region)
+        return region
+
+    def register(self, name: str, buffer: Any) -> Region:
+        """Make a caller's buffer a foreign region: batches may name it by address.
+
+        The region keeps the buffer alive. The same range under the same name again returns the same
+        region and counts. Raises UsageError for a partial overlap, a taken name, memory that is
+        empty, not contiguous, or backed by a file.
+        """
+        self._check_open()
+        return self._own.register(name, buffer)
+
+    def unregister(self, region: Region) -> None:
+        """End a region: no new transfers, wait for those in flight, peers let go, memory is freed.
+
+        Blocks for at most the grace for quiet, twice; transfers that take longer are aborted. A
+        peer that stays silent keeps its mapping, whose pages are nobody else's. Raises ClosedError
+        for a region that is not registered, NotQuiet when a copy over it does not stop.
+        """
+        self._check_open()
+        if self._own.withdraw(region):
+            self._retire(region)
+
+    # ---- peers ----
+
+    def connect(
+        self,
+        address: str,
+        *,
+        path: str | Path = "auto",
+        timeout: float = 3.0,
+        streams: int | None = None,
+        inline_below: int | None = None,
+    ) -> Channel:
+        """The channel to the engine at `address` over `path`; one per peer, path and options.
+
+        path          a preset's name, "link/submitter/staging", or a Path
+        streams       a transfer under a host path, 1 to 8; default: one a copy engine
+        inline_below  bytes; smaller batches are copied by their caller under a host path
+
+        Blocks for at most `timeout` seconds. Raises UsageError (address, path, range), PathRefused
+        with a reason for every path, PeerError (not there, another version), RightsError (token),
+        Timeout.
+        """
+        self._check_open()
+        there = parse_address(address)
+        wanted = parse_path(path)
+        options = _ChannelOptions.of(self.options, streams, inline_below)
+        with self._dial_lock((there, wanted, options)):
+            known = self._channel_of(self._epochs.get(there), wanted, options)
+            return known or self._connect(there, wanted, options, timeout)
+
+    def serve(self, service: str, handler: Callable[[bytes], bytes]) -> None:
+        """Answer Channel.call(service, request) of peers with handler(request).
+
+        The handler runs in a thread of the engine, several at once, and may block. What it raises
+        reaches the caller as PeerError with the text.
+        """
+        self._check_open()
+        with self._lock:
+            if service in self._services:
+                raise UsageError(f"service {service!r} exists already", cause="name_taken")
+            self._services[service] = handler
+
+    def notifications(self, timeout: float | None = 0.0) -> list[Notification]:
+        """Notifications that have come, oldest first; waits `timeout` seconds for the first one.
+
+        None waits without limit.
+        """
+        self._check_open()
+        try:
+            found = [self._notifications.get(timeout != 0.0, timeout)]
+        except queue.Empty:
+            return []
+        while not self._notifications.empty():
+            found.append(self._notifications.get_nowait())
+        return found
+
+    def close(self) -> None:
+        """Close every channel, stop listening, free the memory. Idempotent.
+
+        Memory stays while buffer exports of it are alive. Raises NotQuiet when a copy did not stop
+        within the grace; everything is closed and quiet even then.
+        """
+        if self._over is not None:
+            return
+        self._over = ClosedError(f"engine {self.name} was closed", cause="closed")
+        restless = []
+        for channel in self._live_channels():
+            try:
+                channel.close()
+            except NotQuiet as error:
+                restless.append((channel, error))
+        self._close_sockets()
+        self._poller.close()
+        self._copies.stop()  # from here on every copy is quiet, and memory may go
+        for channel, _ in restless:
+            channel.close()
+        self._free_regions()
+        self._bells.close()
+        if restless:
+            raise restless[0][1]
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Engine {self.name}>"
+
+    # ---- what inbound connections ask for ----
+
+    def welcome(self, proof: bytes) -> messages.Welcome:
+        return messages.Welcome(proof, self.name, self.facts, self._door)
+
+    def publish_after(self, link: LinkKind, after: int, most: int) -> tuple[list[Published], bool]:
+        return self._own.publish_after(link, after, most)
+
+    def answer(self, service: str, request: bytes) -> bytes:
+        handler = self._services.get(service)
+        if handler is None:
+            raise UsageError(f"there is no service {service!r}", cause="no_service")
+        return handler(request)
+
+    def deliver(self, peer: str, name: str, message: bytes) -> bool:
+        """False when the queue is full."""
+        try:
+            self._notifications.put_nowait(Notification(peer, name, message))
+        except queue.Full:
+            return False
+        return True
+
+    # ---- listening ----
+
+    def _listen(self, wanted: list[Address]) -> None:
+        if not wanted:
+            return
+        _ = self._token  # refuse a bad one before anybody can connect
+        door = listen_abstract()
+        self._sockets.append((door, None))
+        self._door = _abstract_name(door.getsockname())
+        for address in wanted:
+            sock = listen(address)
+            self._sockets.append((sock, address))
+            if isinstance(address, TcpAddress):
+                address = TcpAddress(address.host, sock.getsockname()[1])
+            self.addresses += (str(address),)
+        for sock, _ in self._sockets:
+            self._poller.listen(sock, self._accept)
+
+    def _accept(self, sock: Any) -> Connection:
+        inbound = Inbound(self, self._token)
+        with self._lock:
+            self._inbounds.add(inbound)
+        return Connection(sock, inbound.serve, on_lost=partial(self._inbound_lost, inbound))
+
+    def _inbound_lost(self, inbound: Inbound, connection: Connection) -> None:
+        with self._lock:
+            self._inbounds.discard(inbound)
+
+    def _close_sockets(self) -> None:
+        for sock, address in self._sockets:
+            self._poller.forget(sock)
+            if isinstance(address, UnixAddress):
+                _unlink(address.path)
+            sock.close()
+        self._sockets.clear()
+
+    @cached_property
+    def _token(self) -> bytes:
+        return token.load(self.options)
+
+    # ---- connecting ----
+
+    def _dial_lock(self, key: object) -> threading.Lock:
+        with self._lock:
+            return self._dialing.setdefault(key, threading.Lock())
+
+    def _connect(
+        self, there: Address, wanted: tuple[Path, ...], options: _ChannelOptions, timeout: float
+    ) -> Channel:
+        us = Self(self.name, self.facts, self._token)
+        met = meet(us, there, self._poller, timeout, self.options.call_timeout)
+        self._epochs[there] = met.facts.epoch
+        with ExitStack() as undo:
+            undo.callback(met.control.close)
+            known = self._channel_of(met.facts.epoch, wanted, options)
+            if known is not None:
+                return known
+            link, path, rejected = self._open_link(met, wanted, options)
+            channel = Channel(
+                met.control,
+                link,
+                path,
+                rejected,
+                self._copies,
+                self._own.spans,
+                self._bells,
+                self.options.quiet_grace,
+                self._channel_ended,
+            )
+            undo.callback(channel.close)
+            met.connection.serve = serve_channel(channel)
+            met.connection.on_lost = partial(_channel_lost, weakref.ref(channel))
+            channel.refresh()
+            with self._lock:
+                self._check_open()
+                self._channels[met.facts.epoch, wanted, options] = channel
+            undo.pop_all()
+        return channel
+
+    def _channel_of(
+        self, epoch: int | None, wanted: tuple[Path, ...], options: _ChannelOptions
+    ) -> Channel | None:
+        known = self._channels.get((epoch, wanted, options)) if epoch is not None else None
+        return None if known is None or known.stale() else known
+
+    def _channel_ended(self, channel: Channel) -> None:
+        with self._lock:
+            for key, known in list(self._channels.items()):
+                if known is channel:
+                    del self._channels[key]
+
+    def _live_channels(self) -> list[Channel]:
+        with self._lock:
+            return list(self._channels.values())
+
+    def _open_link(
+        self, met: Met, wanted: tuple[Path, ...], options: _ChannelOptions
+    ) -> tuple[Link, Path, dict[Path, str]]:
+        kinds = {kind: type(driver) for kind, driver in self._drivers.items()}
+        candidates, rejected = rank(self.facts, met.facts, wanted, kinds)
+        peer, epoch = met.control.peer, met.control.epoch
+        for path in candidates:
+            try:
+                link = self._drivers[path.link].open(peer, epoch, self._submitter(path, options))
+            except PathRefused as refusal:
+                rejected[path] = str(refusal.args[0])
+            else:
+                return link, path, rejected
+        reasons = "; ".join(f"{path}: {reason}" for path, reason in rejected.items())
+        raise PathRefused(
+            f"no path: {reasons}",
+            peer=peer,
+            rejected={str(path): reason for path, reason in rejected.items()},
+        )
+
+    def _submitter(self, path: Path, options: _ChannelOptions) -> Submitter:
+        if path.submitter is SubmitterKind.INLINE:
+            return InlineSubmitter(self._copies)
+        return HostSubmitter(
+            self._copies, self._slots, streams=options.streams, inline_below=options.inline_below
+        )
+
+    # ---- regions going and coming ----
+
+    def _announce(self, region: Region) -> None:
+        for inbound in self._listeners():
+            published = self._own.publish(inbound.link, region) if inbound.link else None
+            if published is not None:
+                self._poller.submit(partial(inbound.announce, published, self.options.call_timeout))
+
+    def _retire(self, region: Region) -> None:
+        for channel in self._live_channels():
+            channel.drain(region.span, "the local region was unregistered")
+        answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        listeners = self._listeners()
+        for inbound in listeners:
+            self._poller.submit(partial(self._revoke, inbound, region.serial, answers))
+        kept = [inbound for inbound in listeners if not answers.get()]
+        if kept:
+            logger.warning("%d peers still map %r; its pages are theirs now", len(kept), region)
+        region.free()
+
+    def _revoke(self, inbound: Inbound, serial: int, answers: queue.SimpleQueue[bool]) -> None:
+        try:
+            answers.put(inbound.revoke(serial, 2 * self.options.quiet_grace))
+        except BaseException:
+            answers.put(False)
+            raise
+
+    def _listeners(self) -> list[Inbound]:
+        with self._lock:
+            return [inbound for inbound in self._inbounds if inbound.link is not None]
+
+    def _free_regions(self) -> None:
+        for region in list(self._own.table.values()):
+            region.span.close()
+            self._own.table.remove(region)
+            region.free()
+
+    # ---- the end ----
+
+    def _check_open(self) -> None:
+        if self._over is not None:
+            raise self._over.again()
+
+    def forked(self) -> None:
+        """In a forked child: every call raises ForkedError; inherited descriptors are closed."""
+        if self._over is None:
+            self._over = ForkedError(f"engine {self.name} belongs to the parent", cause="forked")
+        for channel in list(self._channels.values()):
+            channel.forked()
+        for inbound in self._inbounds:
+            inbound.abandon()
+        for sock, _ in self._sockets:
+            sock.close()
+        self._poller.abandon()
+        self._own.forked()
+        self._bells.forked()
+
+
+class _ChannelOptions(NamedTuple):
+    """What makes two channels to one peer over one path different."""
+
+    streams: int
+    inline_below: int
+
+    @classmethod
+    def of(
+        cls, options: config.Options, streams: int | None, inline_below: int | None
+    ) -> _ChannelOptions:
+        if streams is None:
+            streams = min(options.copy_engines, _core.STREAMS_MAX)
+        if not 1 <= streams <= _core.STREAMS_MAX:
+            raise UsageError(
+                f"streams is {streams}, not from 1 to {_core.STREAMS_MAX}", cause="streams"
+            )
+        if inline_below is None:
+            inline_below = options.inline_below
+        if inline_below < 0:
+            raise UsageError(f"inline_below is {inline_below}", cause="inline_below")
+        return cls(streams, inline_below)
+
+
+def _channel_lost(channel: weakref.ref[Channel], connection: Connection) -> None:
+    target, cause = channel(), connection.lost
+    if target is None or isinstance(cause, ClosedError):
+        return  # we closed it ourselves
+    gone = PeerError(
+        "the peer is gone", cause="connection_lost", peer=target.peer, safe_to_retry=False
+    )
+    gone.__cause__ = cause
+    try:
+        target.end(gone)
+    except NotQuiet as error:
+        logger.warning("channel to %s: %s", target.peer, error)
+
+
+def _abstract_name(name: str | bytes) -> bytes:
+    return name.encode() if isinstance(name, str) else name
+
+
+def _unlink(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+# Engines of this process, for its children: a fork copies them all, and the copies must not act.
+_alive: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for engine in list(_alive):
+        engine.forked()
+
+
+os.register_at_fork(after_in_child=_forked)

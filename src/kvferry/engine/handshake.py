@@ -1,0 +1,72 @@
+"""How two engines prove to each other that they hold the same token. Pure.
+
+client                        server
+Hello      ->                           version, epoch, nonce
+           <-  Challenge                version, epoch, nonce
+Proof      ->                           checked before anything is served
+           <-  Welcome                  checked before anything in it is believed
+"""
+
+from __future__ import annotations
+
+from ..errors import PeerError, RightsError
+from ..rpc import auth
+from .messages import VERSION, Challenge, Hello
+
+__all__ = ["ClientHandshake", "ServerHandshake"]
+
+
+class ClientHandshake:
+    """The side that connects, for one connection."""
+
+    def __init__(self, token: bytes, purpose: str, epoch: int, nonce: bytes) -> None:
+        self._token = token
+        self.hello = Hello(VERSION, purpose, epoch, nonce)
+        self._transcript: auth.Transcript | None = None
+
+    def prove(self, challenge: Challenge) -> bytes:
+        """Our proof. Raises PeerError when the peer speaks another version."""
+        self._transcript = _transcript(self.hello, challenge)
+        return auth.proof(self._token, auth.Role.CLIENT, self._transcript)
+
+    def check(self, proof: bytes) -> None:
+        """Raises RightsError when the peer does not hold our token."""
+        assert self._transcript is not None, "check comes after prove"
+        if not auth.verify(self._token, auth.Role.SERVER, self._transcript, proof):
+            raise RightsError("the peer holds another token", cause="token")
+
+
+class ServerHandshake:
+    """The side that is connected to, for one connection."""
+
+    def __init__(self, token: bytes, epoch: int, nonce: bytes) -> None:
+        self._token = token
+        self._challenge = Challenge(VERSION, epoch, nonce)
+        self._transcript: auth.Transcript | None = None
+
+    def challenge(self, hello: Hello) -> Challenge:
+        """Raises PeerError when the client speaks another version."""
+        self._transcript = _transcript(hello, self._challenge)
+        return self._challenge
+
+    def check(self, proof: bytes) -> bytes:
+        """Our proof in return. Raises RightsError when the client does not hold our token."""
+        assert self._transcript is not None, "check comes after challenge"
+        if not auth.verify(self._token, auth.Role.CLIENT, self._transcript, proof):
+            raise RightsError("wrong token", cause="token")
+        return auth.proof(self._token, auth.Role.SERVER, self._transcript)
+
+
+def _transcript(hello: Hello, challenge: Challenge) -> auth.Transcript:
+    if hello.version != challenge.version:
+        raise PeerError(
+            f"incompatible versions: the caller speaks {hello.version}, the callee "
+            f"{challenge.version}",
+            cause="version",
+        )
+    for nonce in (hello.nonce, challenge.nonce):
+        if len(nonce) != auth.NONCE_SIZE:
+            raise PeerError(f"a nonce of {len(nonce)} bytes", cause="protocol")
+    return auth.Transcript(
+        hello.version, hello.purpose, hello.epoch, challenge.epoch, hello.nonce, challenge.nonce
+    )

@@ -1,0 +1,164 @@
+"""The target's half of a channel: who connected, what they were given, what they ask."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Error, Full, PeerError, RightsError, UsageError
+from ..link import Published
+from ..path import LinkKind
+from ..rpc import LIMIT, MAX_FDS, Connection, auth, close_all
+from . import messages
+from .handshake import ServerHandshake
+from .messages import Message
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+__all__ = ["Inbound"]
+
+logger = logging.getLogger("kvferry.engine")
+
+
+class Phase(Enum):
+    """How far the handshake has come."""
+
+    NEW = "new"
+    CHALLENGED = "challenged"
+    OPEN = "open"
+    REFUSED = "refused"
+
+
+Answer = tuple[Message, Sequence[int]]
+
+
+class Inbound:
+    """One connection that somebody made to this engine. Its methods run in poller workers."""
+
+    def __init__(self, engine: Engine, token: bytes) -> None:
+        self._engine = engine
+        self._phase = Phase.NEW
+        self._handshake = ServerHandshake(token, engine.epoch, auth.new_nonce())
+        self._link: LinkKind | None = None
+        self._connection: Connection | None = None
+        self.peer = "?"
+        self.epoch = 0
+
+    def serve(
+        self, connection: Connection, body: bytes, fds: list[int]
+    ) -> tuple[bytes, Sequence[int]]:
+        """Answer one request; the descriptors returned are lent until the reply is sent."""
+        close_all(fds)  # no request brings any
+        self._connection = connection
+        try:
+            message = messages.decode(body)
+            handler = _HANDLERS.get((self._phase, type(message)))
+            if handler is None:
+                raise PeerError(
+                    f"{type(message).__name__} is not for a connection that is {self._phase.value}",
+                    cause="protocol",
+                )
+            answer, lent = handler(self, message)
+        except Error as error:
+            logger.info("refused a request of %s: %s", self.peer, error)
+            answer, lent = messages.Refusal(error.cause, str(error.args[0])), ()
+        return messages.encode(answer), lent
+
+    # ---- requests, in the order of the handshake ----
+
+    def _hello(self, message: messages.Hello) -> Answer:
+        self._phase = Phase.REFUSED  # unless this goes well
+        challenge = self._handshake.challenge(message)
+        self.epoch = message.epoch
+        self._phase = Phase.CHALLENGED
+        return challenge, ()
+
+    def _proof(self, message: messages.Proof) -> Answer:
+        self._phase = Phase.REFUSED
+        proof = self._handshake.check(message.proof)
+        if message.facts.epoch != self.epoch:
+            raise RightsError("the epoch is not the one that was proved", cause="token")
+        assert self._connection is not None, "set by serve"
+        self.peer = message.name
+        self._connection.peer = message.name
+        self._connection.limit = LIMIT
+        self._connection.authenticated = True
+        self._phase = Phase.OPEN
+        return self._engine.welcome(proof), ()
+
+    def _list(self, message: messages.ListRegions) -> Answer:
+        """Also the subscription: from here on new regions are announced."""
+        try:
+            self._link = LinkKind(message.link)
+        except ValueError:
+            raise UsageError(f"unknown link {message.link!r}", cause="path") from None
+        published, more = self._engine.publish_after(self._link, message.after, MAX_FDS)
+        fds = [fd for each in published for fd in each.fds]
+        records = [each.record for each in published]
+        counts = [len(each.fds) for each in published]
+        return messages.Regions(records, counts, more), _Lent(fds)
+
+    def _call(self, message: messages.Call) -> Answer:
+        return messages.Result(self._engine.answer(message.service, message.request)), ()
+
+    def _notify(self, message: messages.Notify) -> Answer:
+        if not self._engine.deliver(self.peer, message.name, message.message):
+            raise Full("the queue of notifications is full", cause="queue_full")
+        return messages.Empty(), ()
+
+    # ---- what this engine tells the other ----
+
+    @property
+    def link(self) -> LinkKind | None:
+        """Over which link it wants to hear of regions; None before it asked."""
+        return self._link
+
+    def announce(self, published: Published, timeout: float) -> None:
+        """Tell of a region made since. Owns what is published. A peer that is gone is no error."""
+        self._tell(messages.Announce(published.record), published.fds, timeout)
+        published.discard()
+
+    def revoke(self, serial: int, timeout: float) -> bool:
+        """Ask it to let go of a region; True when it has, or is gone."""
+        return self._tell(messages.Revoke(serial), (), timeout)
+
+    def _tell(self, message: Message, fds: Sequence[int], timeout: float) -> bool:
+        connection = self._connection
+        if connection is None or self._phase is not Phase.OPEN:
+            return True
+        try:
+            body, received = connection.call(messages.encode(message), fds, timeout)
+        except Error as error:
+            logger.info("telling %s failed: %s", self.peer, error)
+            return connection.lost is not None
+        close_all(received)
+        return not isinstance(messages.decode(body), messages.Refusal)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def abandon(self) -> None:
+        """In a forked child."""
+        if self._connection is not None:
+            self._connection.abandon()
+
+
+class _Lent(list[int]):
+    """Descriptors lent to a reply, closed when the reply has been sent and forgotten."""
+
+    def __del__(self) -> None:
+        close_all(self)
+
+
+# (phase, message) -> what answers it; anything else is refused.
+_HANDLERS: dict[tuple[Phase, type[Message]], Callable[[Inbound, Any], Answer]] = {
+    (Phase.NEW, messages.Hello): Inbound._hello,
+    (Phase.CHALLENGED, messages.Proof): Inbound._proof,
+    (Phase.OPEN, messages.ListRegions): Inbound._list,
+    (Phase.OPEN, messages.Call): Inbound._call,
+    (Phase.OPEN, messages.Notify): Inbound._notify,
+}

@@ -1,0 +1,152 @@
+"""What engines say to each other. Every message is a request and has an answer.
+
+caller            answer              when
+Hello             Challenge           first on every connection
+Proof             Welcome             second; before it nothing else is answered
+ListRegions       Regions             at connect; with the descriptors of its records
+Announce          Empty               a region was made; with its descriptors
+Revoke            Empty               a region goes; answered when nobody here uses it any more
+Call              Result              a service
+Notify            Empty
+any               Refusal             instead of the answer
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..errors import PeerError
+from ..link import Facts
+from ..memory import RegionRecord
+
+__all__ = [
+    "VERSION",
+    "Announce",
+    "Call",
+    "Challenge",
+    "Empty",
+    "Hello",
+    "ListRegions",
+    "Message",
+    "Notify",
+    "Proof",
+    "Refusal",
+    "Regions",
+    "Result",
+    "Revoke",
+    "Welcome",
+    "decode",
+    "encode",
+]
+
+# Raised when a message or a frame changes its meaning; engines of unequal versions do not talk.
+VERSION = 1
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    version: int
+    purpose: str
+    epoch: int
+    nonce: bytes
+
+
+class Challenge(msgspec.Struct, frozen=True, tag="challenge"):
+    version: int
+    epoch: int
+    nonce: bytes
+
+
+class Proof(msgspec.Struct, frozen=True, tag="proof"):
+    proof: bytes
+    name: str
+    facts: Facts
+
+
+class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
+    """`door` is the name of the abstract unix socket where handles are passed."""
+
+    proof: bytes
+    name: str
+    facts: Facts
+    door: bytes
+
+
+class ListRegions(msgspec.Struct, frozen=True, tag="list"):
+    """Regions with a serial above `after`, over `link`."""
+
+    link: str
+    after: int
+
+
+class Regions(msgspec.Struct, frozen=True, tag="regions"):
+    """The message's descriptors belong to the records in order, `counts[i]` of them to record i.
+
+    `more`: ask again, after the last serial.
+    """
+
+    records: list[RegionRecord]
+    counts: list[int]
+    more: bool
+
+
+class Announce(msgspec.Struct, frozen=True, tag="announce"):
+    record: RegionRecord
+
+
+class Revoke(msgspec.Struct, frozen=True, tag="revoke"):
+    serial: int
+
+
+class Call(msgspec.Struct, frozen=True, tag="call"):
+    service: str
+    request: bytes
+
+
+class Result(msgspec.Struct, frozen=True, tag="result"):
+    response: bytes
+
+
+class Notify(msgspec.Struct, frozen=True, tag="notify"):
+    name: str
+    message: bytes
+
+
+class Empty(msgspec.Struct, frozen=True, tag="empty"):
+    pass
+
+
+class Refusal(msgspec.Struct, frozen=True, tag="refusal"):
+    cause: str
+    text: str
+
+
+Message = (
+    Hello
+    | Challenge
+    | Proof
+    | Welcome
+    | ListRegions
+    | Regions
+    | Announce
+    | Revoke
+    | Call
+    | Result
+    | Notify
+    | Empty
+    | Refusal
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Message)
+
+
+def encode(message: Message) -> bytes:
+    return _encoder.encode(message)
+
+
+def decode(body: bytes) -> Message:
+    """Raises PeerError for anything that is not a whole, well-typed message."""
+    try:
+        return _decoder.decode(body)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise PeerError(f"not a message: {error}", cause="protocol") from error

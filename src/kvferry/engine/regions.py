@@ -1,0 +1,120 @@
+"""An engine's own regions: made, registered, published, taken away."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from .. import _core
+from ..batch import Buffer, buffer_of
+from ..errors import ClosedError, UsageError
+from ..link import Driver, Published
+from ..memory import Region, RegionTable
+from ..memory.backing import file_behind
+from ..path import LinkKind
+from ..runtime import Access, Place, Runtime
+
+__all__ = ["OwnRegions"]
+
+
+class OwnRegions:
+    """The regions of one engine. Thread-safe; `lock` is held for changes of the table only."""
+
+    def __init__(self, runtime: Runtime, drivers: Mapping[LinkKind, Driver]) -> None:
+        self._runtime = runtime
+        self._drivers = drivers
+        self._serials = itertools.count(1)
+        self._lock = threading.Lock()
+        self.table: RegionTable[Region] = RegionTable()
+
+    @property
+    def spans(self) -> _core.SpanTable:
+        return self.table.spans
+
+    def allocate(self, name: str, size: int, place: Place, page: int, readonly: bool) -> Region:
+        self._check_name(name)
+        with ExitStack() as undo:
+            allocation = undo.enter_context(self._runtime.allocate(size, place, page))
+            reservation = undo.enter_context(self._runtime.reserve(allocation.size))
+            mapping = undo.enter_context(self._runtime.map(allocation, reservation, Access.WRITE))
+            shared = Access.READ if readonly else Access.WRITE
+            region = Region(next(self._serials), name, mapping, size, allocation, shared)
+            with self._lock:
+                self.table.add(region)
+            undo.pop_all()
+        return region
+
+    def register(self, name: str, thing: Any) -> Region:
+        buffer = buffer_of(thing)
+        _check_backing(buffer)
+        with self._lock:
+            for known in self.table.overlapping(buffer.address, buffer.length):
+                if (known.name, known.address, known.length) == (
+                    name,
+                    buffer.address,
+                    buffer.length,
+                ):
+                    known.uses += 1
+                    return known
+            region = Region(next(self._serials), name, buffer, buffer.length)
+            self.table.add(region)
+        return region
+
+    def withdraw(self, region: Region) -> bool:
+        """One registration less; True when it was the last: the region takes no more transfers."""
+        with self._lock:
+            if self.table.get(region.name) is not region:
+                raise ClosedError(f"{region!r} is not registered", cause="not_registered")
+            region.uses -= 1
+            if region.uses:
+                return False
+            region.span.close()
+            self.table.remove(region)
+            return True
+
+    def publish(self, link: LinkKind, region: Region) -> Published | None:
+        """What a peer needs to reach `region` over `link`; None when it cannot, or it is gone."""
+        try:
+            return self._drivers[link].publish(region)
+        except ClosedError:
+            return None
+
+    def publish_after(self, link: LinkKind, after: int, most: int) -> tuple[list[Published], bool]:
+        """At most `most` regions with a serial above `after`, and whether there are more."""
+        later = sorted(
+            (region for region in self.table.values() if region.serial > after),
+            key=lambda region: region.serial,
+        )
+        published = [self.publish(link, region) for region in later[:most]]
+        return [each for each in published if each is not None], len(later) > most
+
+    def forked(self) -> None:
+        """In a forked child: close inherited descriptors; the memory is not mapped here."""
+        for region in self.table.values():
+            if region.allocation is not None:
+                os.close(region.allocation.handle)
+
+    def _check_name(self, name: str) -> None:
+        if name in self.table:
+            raise UsageError(f"region {name!r} exists already", cause="name_taken")
+
+
+def _check_backing(buffer: Buffer) -> None:
+    if buffer.address + buffer.length > 1 << 64:
+        raise UsageError(
+            "the range wraps around the address space",
+            cause="wraps",
+            range=(buffer.address, buffer.length),
+        )
+    with open("/proc/self/maps") as maps:
+        file = file_behind(maps, buffer.address, buffer.length)
+    if file is not None:
+        raise UsageError(
+            f"{file} is mapped there and could be truncated under us: copy it into memory first",
+            cause="file_backed",
+            range=(buffer.address, buffer.length),
+        )

@@ -1,0 +1,181 @@
+"""One submitted batch, from submission to its outcome."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from .. import _core
+from .._core import PENDING, Flight
+from ..batch import Batch
+from ..errors import Cancelled, Error, PeerError, Timeout, UsageError
+from .report import Report
+
+if TYPE_CHECKING:
+    from .channel import Channel
+
+__all__ = ["Failure", "Status", "Transfer", "deadline_after", "timed_out"]
+
+logger = logging.getLogger("kvferry.engine")
+
+
+class Status(Enum):
+    """Where a transfer stands. All but PENDING are final.
+
+    DONE     every byte is visible at the destination, in the memory of the peer's epoch
+    FAILED   nothing more will be written on either side; what was written is unspecified
+    UNKNOWN  the peer is gone: local memory is quiet, the remote side cannot be known
+    """
+
+    PENDING = "pending"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+# (copies were stopped, the peer is gone) -> how a quiet transfer ended
+ENDINGS = {
+    (False, False): Status.DONE,
+    (False, True): Status.UNKNOWN,
+    (True, False): Status.FAILED,
+    (True, True): Status.UNKNOWN,
+}
+
+
+class Transfer(Flight):
+    """A batch on its way. Made by Channel.read_async and write_async; thread-safe; awaitable.
+
+    Holds the batch and what it refers to until the transfer is quiet. Dropping it does not cancel
+    it: the channel keeps it until it ends, and a failure that nobody looked at is logged once.
+
+    op     _core.READ or _core.WRITE
+    batch  what was submitted
+    """
+
+    __slots__ = ()
+
+    channel: Channel
+    batch: Batch
+    why: Error | None
+    failure: Failure | None
+
+    def wait(self, timeout: float | None = None) -> Report:
+        """Block until the transfer is over and return what happened.
+
+        When `timeout` seconds pass first it is aborted, and Timeout is raised once it is quiet; a
+        transfer that was complete by then is returned after all. Raises NotQuiet when quiet does
+        not come within the engine's grace: bytes may still land, the channel is dead. Raises
+        Cancelled, PeerError (unknown outcome) or what ended the channel. Takes signals.
+        """
+        return self.wait_until(None if timeout is None else deadline_after(timeout))
+
+    def wait_until(self, deadline: int | None) -> Report:
+        """As wait, to a point in nanoseconds of the monotonic clock."""
+        channel = self.channel
+        if self.state == PENDING:
+            if not self.done.quiet:
+                channel.check_process()  # in a forked child nobody would ever complete it
+            if not self.done.wait(deadline):
+                channel.expire(self)
+            channel.settle(self)
+        if self.failure is not None:
+            raise self.failure.look()
+        return Report(channel.path, self)
+
+    def cancel(self) -> None:
+        """Ask for it to stop, and return. It never alters an outcome; wait returns after quiet."""
+        self.channel.abort(
+            self,
+            Cancelled(
+                "the transfer was cancelled",
+                cause="cancelled",
+                peer=self.channel.peer,
+                bytes_moved=None,
+            ),
+        )
+
+    @property
+    def status(self) -> Status:
+        """Where it stands now. Does not block."""
+        if self.state == PENDING:
+            if not self.done.quiet:
+                return Status.PENDING
+            self.channel.settle(self)
+        return Status.DONE if self.failure is None else self.failure.status
+
+    @property
+    def report(self) -> Report:
+        """What happened. Raises UsageError while pending, and the failure when there was one."""
+        if self.status is Status.PENDING:
+            raise UsageError("the transfer is still pending", cause="pending")
+        return self.wait_until(None)
+
+    def __await__(self) -> Generator[Any, None, Report]:
+        """Wait under asyncio without blocking the loop.
+
+        Cancelling the await cancels the transfer; CancelledError comes once it is quiet.
+        """
+        if not self.done.quiet:
+            yield from self.channel.until_quiet(self).__await__()
+        return self.wait_until(None)
+
+    def __repr__(self) -> str:
+        return f"<Transfer of {self.batch!r} with {self.channel.peer}: {self.status.value}>"
+
+
+class Failure:
+    """How a transfer ended that did not succeed: an error somebody should look at."""
+
+    __slots__ = ("_error", "_seen", "status")
+
+    def __init__(self, status: Status, error: Error) -> None:
+        self.status = status
+        self._error = error
+        self._seen = False
+
+    @classmethod
+    def of(cls, transfer: Transfer, gone: bool) -> Failure:
+        """Judge a quiet transfer that did not land."""
+        outcome = transfer.done.outcome
+        status = ENDINGS[outcome != _core.OK, gone]
+        if status is Status.FAILED and outcome == _core.ABORTED and transfer.why is not None:
+            return cls(status, transfer.why)
+        if status is Status.FAILED:
+            return cls(status, timed_out(transfer.channel.peer))
+        return cls(Status.UNKNOWN, _unknown(transfer.channel.peer))
+
+    def look(self) -> Error:
+        """The error, to be raised."""
+        self._seen = True
+        return self._error.again()
+
+    def dismiss(self) -> None:
+        """Another thread judged first; this judgement is nobody's business."""
+        self._seen = True
+
+    def __del__(self) -> None:
+        if not self._seen:
+            logger.warning("nobody looked at the failure of a transfer: %s", self._error)
+
+
+def deadline_after(timeout: float) -> int:
+    """The point in nanoseconds of the monotonic clock that is `timeout` seconds from now."""
+    if not 0 <= timeout < 1e9:
+        raise UsageError(f"timeout is {timeout}, not from 0 to 1e9 seconds", cause="timeout")
+    return _core.now() + int(timeout * 1e9)
+
+
+def timed_out(peer: str) -> Timeout:
+    return Timeout("the transfer took too long", cause="timeout", peer=peer, bytes_moved=None)
+
+
+def _unknown(peer: str) -> PeerError:
+    return PeerError(
+        "the peer is gone; what reached it is unknown",
+        cause="peer_gone",
+        peer=peer,
+        bytes_moved=None,
+        safe_to_retry=False,
+    )

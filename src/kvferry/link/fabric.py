@@ -1,0 +1,93 @@
+"""Both processes map the same memory; a transfer is a copy between two mappings.
+
+owner      |#### region ####|                 allocated, sealed, mapped
+               | descriptor of the memory file, over the control socket
+here       |#### mapping ###|                 same pages, other addresses
+                                              here = mapping + (there - base)
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from .._core import Span
+from ..errors import UsageError
+from ..memory import Region, RegionRecord, RemoteRegion
+from ..path import LinkKind
+from ..runtime import Access, Runtime, ShareHandle
+from ..submit import Submitter
+from .base import Driver, Facts, Link, Published
+from .stream import StreamLink
+
+__all__ = ["FabricDriver"]
+
+
+class FabricDriver(Driver):
+    """Shares the engine's own regions as handles of `runtime`."""
+
+    kind = LinkKind.FABRIC
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @staticmethod
+    def refuse(ours: Facts, theirs: Facts) -> str | None:
+        if LinkKind.FABRIC not in theirs.links:
+            return "the peer does not offer it"
+        if ours.boot != theirs.boot:
+            return "the peer is on another host: memory handles do not cross hosts"
+        if ours.network != theirs.network:
+            return "the peer is in another network namespace: its handle socket cannot be reached"
+        return None
+
+    def publish(self, region: Region) -> Published | None:
+        if region.allocation is None:
+            return None
+        handle = self._runtime.export(region.allocation, region.shared)
+        record = RegionRecord(
+            serial=region.serial,
+            name=region.name,
+            base=region.address,
+            length=region.length,
+            size=handle.size,
+            page=handle.page,
+            readonly=handle.access is Access.READ,
+        )
+        return Published(record, [handle.fd])
+
+    def open(self, peer: str, epoch: int, submitter: Submitter) -> Link:
+        return FabricLink(peer, epoch, submitter, self._runtime)
+
+
+class FabricLink(StreamLink):
+    """Maps the peer's regions."""
+
+    def __init__(self, peer: str, epoch: int, submitter: Submitter, runtime: Runtime) -> None:
+        super().__init__(peer, epoch, submitter)
+        self._runtime = runtime
+
+    def attach(self, published: Published) -> RemoteRegion:
+        record, access = published.record, _access(published.record)
+        (fd,) = published.fds
+        handle = ShareHandle(fd, record.size, record.page, access)
+        allocation = self._runtime.import_handle(handle)
+        with allocation, ExitStack() as undo:
+            if record.length > allocation.size:
+                raise UsageError(
+                    f"region {record.name!r} claims {record.length} bytes, its handle has "
+                    f"{allocation.size}",
+                    cause="bad_handle",
+                    peer=self.peer,
+                )
+            reservation = undo.enter_context(self._runtime.reserve(allocation.size))
+            mapping = self._runtime.map(allocation, reservation, access)
+        span = Span(record.base, record.length, mapping.address, not record.readonly)
+        return RemoteRegion(record, self.peer, self.epoch, span, mapping)
+
+    def detach(self, region: RemoteRegion) -> None:
+        if region.mapping is not None:
+            region.mapping.close()
+
+
+def _access(record: RegionRecord) -> Access:
+    return Access.READ if record.readonly else Access.WRITE

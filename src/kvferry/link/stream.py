@@ -1,0 +1,32 @@
+"""What links share whose copies run in this process: both sides are addressable here."""
+
+from __future__ import annotations
+
+from .._core import Descriptors, Done
+from ..submit import Slot, Submitter
+from .base import Link
+
+__all__ = ["StreamLink"]
+
+
+class StreamLink(Link):
+    """Leaves the copying to a submitter."""
+
+    def __init__(self, peer: str, epoch: int, submitter: Submitter) -> None:
+        self.peer = peer
+        self.epoch = epoch
+        self._submitter = submitter
+
+    def submit(
+        self, op: int, d: Descriptors, done: Done, deadline: int | None = None
+    ) -> Slot | None:
+        return self._submitter.submit(op, d, done, deadline)
+
+    def abort(self, done: Done) -> None:
+        done.abort()
+
+    def release(self, lent: Slot, failed: bool) -> None:
+        self._submitter.release(lent, failed)
+
+    def close(self) -> None:
+        self._submitter.close()

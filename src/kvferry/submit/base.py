@@ -1,0 +1,36 @@
+"""What a submitter is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from .._core import Descriptors, Done
+from ..runtime import Stream
+
+__all__ = ["Slot", "Submitter"]
+
+Slot = list[Stream]  # streams lent to one transfer
+
+
+class Submitter(ABC):
+    """Starts copies whose addresses are valid here. Thread-safe.
+
+    The caller keeps descriptors and memory alive until `done` is quiet, then gives back what it
+    was lent.
+    """
+
+    @abstractmethod
+    def submit(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> Slot | None:
+        """Start the copies; every word of `done` is completed in any case. Returns what it lent.
+
+        `deadline`, in nanoseconds of _core.now(), stops copies made in the calling thread. Raises
+        Full, with nothing started, when no slot is free.
+        """
+
+    @abstractmethod
+    def release(self, lent: Slot, failed: bool) -> None:
+        """The transfer is quiet: take back what submit lent to it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """No transfer is in flight any more."""

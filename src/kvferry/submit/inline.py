@@ -1,0 +1,24 @@
+"""The caller copies."""
+
+from __future__ import annotations
+
+from .._core import Descriptors, Done, Engines
+from .base import Slot, Submitter
+
+__all__ = ["InlineSubmitter"]
+
+
+class InlineSubmitter(Submitter):
+    """Copies in the calling thread; a transfer is over when submit returns."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._copy = engines.copy_inline
+
+    def submit(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> None:
+        self._copy(op, d, done, deadline)
+
+    def release(self, lent: Slot, failed: bool) -> None:
+        """Nothing is ever lent."""
+
+    def close(self) -> None:
+        """Nothing is held."""

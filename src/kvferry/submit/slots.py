@@ -1,0 +1,54 @@
+"""Slots: streams lent to one transfer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from ..errors import Full
+from ..runtime import Stream
+from .base import Slot
+
+__all__ = ["SlotPool"]
+
+STREAMS_LIMIT = 512
+
+
+class SlotPool:
+    """A bounded pool of streams, made when first needed and used again. Thread-safe.
+
+    open_stream  makes one
+    limit        streams in existence, lent or idle
+    """
+
+    def __init__(self, open_stream: Callable[[], Stream], limit: int = STREAMS_LIMIT) -> None:
+        self._open_stream = open_stream
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._idle: list[Stream] = []
+        self._made = 0
+
+    def take(self, streams: int) -> Slot:
+        """A slot of so many streams. Raises Full when the pool has not got them."""
+        with self._lock:
+            fresh = max(0, streams - len(self._idle))
+            if self._made + fresh > self._limit:
+                raise Full(
+                    f"no slot of {streams} streams: {self._made - len(self._idle)} of "
+                    f"{self._limit} are in use",
+                    cause="no_slot",
+                )
+            self._made += fresh
+            slot = self._idle[-streams:]
+            del self._idle[-streams:]
+        return slot + [self._open_stream() for _ in range(fresh)]
+
+    def give(self, slot: Slot) -> None:
+        """Back to be used again. The streams are idle."""
+        with self._lock:
+            self._idle.extend(slot)
+
+    def discard(self, slot: Slot) -> None:
+        """Never to be used again: something on these streams failed."""
+        with self._lock:
+            self._made -= len(slot)

@@ -1,0 +1,62 @@
+"""Pairs of engines for tests: in one process, where that is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import kvferry as kf
+
+MIB = 1 << 20
+
+
+class Pair(NamedTuple):
+    """Two engines of this process and a channel from one to the other."""
+
+    ours: kf.Engine
+    theirs: kf.Engine
+    peer: kf.Channel
+    pool: kf.Region
+    far: kf.Region
+
+    def batch(self, length: int, offset: int = 0) -> kf.Batch:
+        """The first `length` bytes of the pool, to `offset` of the peer's region."""
+        return kf.Batch.of(self.pool, self.peer.regions["kv"], length=length, remote_offset=offset)
+
+    def here(self) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(self.pool, np.uint8)
+
+    def there(self) -> npt.NDArray[np.uint8]:
+        return np.frombuffer(self.far, np.uint8)
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """A channel over fabric/host, one stream, nothing inline; 16 MiB a side; a grace of 0.2 s."""
+    yield from _pair("fabric/host")
+
+
+@pytest.fixture
+def inline_pair() -> Iterator[Pair]:
+    """The same over fabric/inline."""
+    yield from _pair("fabric/inline")
+
+
+def _pair(path: str) -> Iterator[Pair]:
+    options = kf.config.from_environment()
+    quick = kf.Options(
+        token_file=options.token_file, copy_engines=2, quiet_grace=0.2, notifications=4
+    )
+    with (
+        kf.Engine("127.0.0.1:0", options=quick) as theirs,
+        kf.Engine(options=quick) as ours,
+    ):
+        far = theirs.allocate("kv", 16 * MIB)
+        pool = ours.allocate("pool", 16 * MIB)
+        peer = ours.connect(theirs.addresses[0], path=path, streams=1, inline_below=0)
+        yield Pair(ours, theirs, peer, pool, far)
+        ours._copies.hold(False)

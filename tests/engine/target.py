@@ -1,0 +1,54 @@
+"""A target engine in a process of its own, for tests to talk to."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+import kvferry as kf
+from kvferry.testing import Parent
+
+
+def serve(parent: Parent, address: str = "127.0.0.1:0") -> None:
+    """Carries out what the parent asks, until the parent hangs up."""
+    with kf.Engine(address) as engine:
+        engine.serve("echo", lambda request: request)
+        engine.serve("fail", fail)
+        parent.tell(engine.addresses[0])
+        for verb, *arguments in parent:
+            parent.tell(VERBS[verb](engine, *arguments))
+
+
+def fail(request: bytes) -> bytes:
+    raise RuntimeError("the handler failed on purpose")
+
+
+def allocate(engine: kf.Engine, name: str, size: int, readonly: bool = False) -> int:
+    return engine.allocate(name, size, readonly=readonly).address
+
+
+def unregister(engine: kf.Engine, name: str) -> None:
+    engine.unregister(engine.regions[name])
+
+
+def fill(engine: kf.Engine, name: str, seed: int) -> None:
+    region = engine.regions[name]
+    np.frombuffer(region, np.uint8)[:] = pattern(seed, region.length)
+
+
+def digest(engine: kf.Engine, name: str, start: int, length: int) -> int:
+    return zlib.crc32(memoryview(engine.regions[name])[start : start + length])
+
+
+def notifications(engine: kf.Engine, timeout: float) -> list[Any]:
+    return [(each.peer, each.name, each.message.decode()) for each in engine.notifications(timeout)]
+
+
+def pattern(seed: int, length: int) -> np.ndarray[Any, Any]:
+    """Bytes that no other seed gives."""
+    return np.random.default_rng(seed).integers(0, 256, length, np.uint8)
+
+
+VERBS = {f.__name__: f for f in (allocate, unregister, fill, digest, notifications)}

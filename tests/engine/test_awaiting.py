@@ -1,0 +1,91 @@
+"""Transfers under asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+import kvferry as kf
+
+from .conftest import MIB, Pair
+
+
+def test_await_returns_the_report_and_does_not_block_the_loop(pair: Pair) -> None:
+    pair.here()[:] = 7
+
+    async def main() -> tuple[kf.Report, int]:
+        pair.ours._copies.hold(True)
+        task = asyncio.ensure_future(waiting(pair.peer.write_async(pair.batch(16 * MIB))))
+        turns = 0
+        while turns < 100:  # the loop turns while the copy is held
+            await asyncio.sleep(0)
+            turns += 1
+        assert not task.done()
+        pair.ours._copies.hold(False)
+        return await task, turns
+
+    report, _ = asyncio.run(main())
+    assert report.bytes == 16 * MIB
+    assert pair.there().all()
+
+
+async def waiting(transfer: kf.Transfer) -> kf.Report:
+    return await transfer
+
+
+def test_many_transfers_at_once_in_several_loops(pair: Pair) -> None:
+    async def main() -> int:
+        transfers = [pair.peer.write_async(pair.batch(64 << 10)) for _ in range(100)]
+        reports = await asyncio.gather(*map(waiting, transfers))
+        return sum(report.bytes for report in reports)
+
+    totals = []
+    threads = [threading.Thread(target=lambda: totals.append(asyncio.run(main()))) for _ in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert totals == [100 * (64 << 10)] * 3
+    for _ in range(5):  # a closed loop's bell serves the next
+        assert asyncio.run(main()) == 100 * (64 << 10)
+    assert len(pair.ours._bells._bells) <= 3
+
+
+def test_cancelling_an_await_cancels_the_transfer_and_ends_after_quiet(pair: Pair) -> None:
+    pair.here()[:] = 7
+
+    async def main() -> kf.Transfer:
+        pair.ours._copies.hold(True)
+        transfer = pair.peer.write_async(pair.batch(16 * MIB))
+        task = asyncio.ensure_future(waiting(transfer))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not task.done(), "shielded until quiet"
+        pair.ours._copies.hold(False)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert transfer.done.quiet
+        return transfer
+
+    transfer = asyncio.run(main())
+    assert transfer.status is kf.Status.FAILED
+    with pytest.raises(kf.Cancelled):
+        transfer.wait()
+    assert not pair.there()[2 * MIB :].any()
+
+
+def test_a_failure_is_raised_by_await(pair: Pair) -> None:
+    async def main() -> None:
+        pair.ours._copies.hold(True)
+        transfer = pair.peer.write_async(pair.batch(4 * MIB))
+        transfer.cancel()
+        pair.ours._copies.hold(False)
+        await transfer
+
+    with pytest.raises(kf.Cancelled):
+        asyncio.run(main())

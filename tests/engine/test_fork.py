@@ -1,0 +1,99 @@
+"""What a forked child may do with its parent's engines: nothing, safely."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import kvferry as kf
+
+from .conftest import MIB, Pair
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+
+
+def in_child(body: Callable[[], None]) -> int:
+    """The wait status of a forked child that runs `body`; 0 when it returned."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            body()
+        except BaseException:
+            traceback.print_exc(file=sys.__stderr__)
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]
+
+
+def test_calls_in_a_child_raise_and_descriptors_are_closed(pair: Pair) -> None:
+    batch = pair.batch(4096)
+    pair.ours._copies.hold(True)
+    flying = pair.peer.write_async(pair.batch(MIB))
+    inherited = {os.readlink(f"/proc/self/fd/{fd}") for fd in _sockets_and_memory()}
+    assert inherited
+
+    def body() -> None:
+        for call in (
+            lambda: pair.peer.write(batch),
+            lambda: pair.peer.call("x", b""),
+            lambda: pair.ours.allocate("x", 4096),
+            lambda: pair.theirs.unregister(pair.far),
+            lambda: flying.wait(1),
+        ):
+            with pytest.raises(kf.ForkedError):
+                call()
+        left = {os.readlink(f"/proc/self/fd/{fd}") for fd in _sockets_and_memory()}
+        assert not left & inherited
+        pair.peer.close()
+        pair.ours.close()
+        pair.theirs.close()
+
+    assert in_child(body) == 0
+    pair.ours._copies.hold(False)
+    flying.wait(10)
+    pair.peer.write(batch)
+    assert pair.peer.regions["kv"].length == 16 * MIB
+
+
+def test_touching_an_inherited_pool_is_a_fault(pair: Pair) -> None:
+    view = pair.here()
+
+    def body() -> None:
+        signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+        view[0]
+
+    status = in_child(body)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGSEGV
+
+
+def test_a_child_may_make_engines_of_its_own(pair: Pair) -> None:
+    address = pair.theirs.addresses[0]
+
+    def body() -> None:
+        with kf.Engine() as engine:
+            pool = engine.allocate("pool", MIB)
+            np.frombuffer(pool, np.uint8)[:] = 9
+            peer = engine.connect(address)
+            peer.write(kf.Batch.of(pool, peer.regions["kv"]))
+
+    assert in_child(body) == 0
+    assert (pair.there()[:MIB] == 9).all()
+
+
+def _sockets_and_memory() -> list[str]:
+    found = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            target = os.readlink(f"/proc/self/fd/{fd}")
+        except FileNotFoundError:
+            continue
+        if target.startswith(("socket:", "/memfd:kvferry", "anon_inode:[eventpoll]")):
+            found.append(fd)
+    return found

@@ -1,0 +1,217 @@
+"""Timeouts, cancelling, disconnecting: what is promised about bytes that may still land.
+
+A held copy engine stands for one that the scheduler, a debugger or a fault keeps from moving on: it
+waits inside the chunk (1 MiB) that it has begun.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import kvferry as kf
+from kvferry import Status
+
+from .conftest import MIB, Pair
+
+
+@pytest.fixture
+def held(pair: Pair) -> Iterator[Pair]:
+    pair.here()[:] = 7
+    pair.ours._copies.hold(True)
+    yield pair
+    pair.ours._copies.hold(False)
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for what another thread is about to do."""
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_timeout_that_becomes_quiet_leaves_no_late_write(held: Pair) -> None:
+    errors: list[BaseException] = []
+    aborting = threading.Event()
+    real = held.peer._link.abort
+
+    def abort(done: object) -> None:
+        real(done)
+        aborting.set()
+
+    held.peer._link.abort = abort
+
+    def write() -> None:
+        try:
+            held.peer.write(held.batch(8 * MIB), timeout=0.01)
+        except kf.Timeout as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert aborting.wait(10)
+    held.ours._copies.hold(False)
+    thread.join()
+    (error,) = errors
+    assert type(error) is kf.Timeout
+    assert (error.cause, error.bytes_moved) == ("timeout", None)
+    after = held.there().copy()
+    assert after[0] == 7, "the chunk that had begun was finished"
+    assert not after[MIB : 8 * MIB].any(), "no other chunk was begun after the abort"
+    held.ours._copies.stop()  # every copy engine has ended: nothing can land any more
+    assert np.array_equal(after, held.there())
+
+
+def test_a_held_copy_raises_not_quiet_and_the_late_write_is_announced(held: Pair) -> None:
+    with pytest.raises(kf.NotQuiet) as caught:
+        held.peer.write(held.batch(8 * MIB), timeout=0.01)
+    assert not held.there().any(), "held: nothing landed yet"
+    assert not caught.value.wait_quiet(0.01)
+    assert not caught.value.safe_to_retry
+    with pytest.raises(kf.ClosedError) as refused:
+        held.peer.write(held.batch(MIB))
+    assert refused.value.cause == "not_quiet"
+    held.ours._copies.hold(False)
+    assert caught.value.wait_quiet(10)
+    after = held.there().copy()
+    assert after[:MIB].all(), "the begun chunk landed after the timeout, as NotQuiet said it may"
+    assert not after[MIB:].any()
+    again = held.ours.connect(held.theirs.addresses[0], path="fabric/host", streams=1)
+    assert again is not held.peer
+    again.write(kf.Batch.of(held.pool, again.regions["kv"]))
+
+
+def test_not_quiet_keeps_the_callers_buffer(held: Pair) -> None:
+    buffer = np.full(4 * MIB, 9, np.uint8)
+    with pytest.raises(kf.NotQuiet) as caught:
+        held.peer.read(kf.Batch.of(buffer, held.peer.regions["kv"]), timeout=0.01)
+    view = memoryview(buffer)
+    del buffer  # the transfer holds it until it is quiet
+    held.ours._copies.hold(False)
+    assert caught.value.wait_quiet(10)
+    assert view[0] == 0
+    assert view[2 * MIB] == 9
+
+
+def test_closing_with_a_held_copy_is_not_quiet_and_ends_well_later(held: Pair) -> None:
+    transfer = held.peer.write_async(held.batch(4 * MIB))
+    with pytest.raises(kf.NotQuiet) as caught:
+        held.peer.close()
+    held.ours._copies.hold(False)
+    assert caught.value.wait_quiet(10)
+    with pytest.raises(kf.ClosedError):
+        transfer.wait()
+    assert transfer.status is Status.FAILED
+
+
+def test_cancel_is_not_an_outcome_until_quiet(held: Pair) -> None:
+    transfer = held.peer.write_async(held.batch(8 * MIB))
+    queued = held.peer.write_async(held.batch(MIB, 9 * MIB))
+    transfer.cancel()
+    queued.cancel()
+    assert transfer.status is Status.PENDING
+    held.ours._copies.hold(False)
+    with pytest.raises(kf.Cancelled):
+        transfer.wait(10)
+    assert transfer.status is Status.FAILED
+    queued_status = queued.status
+    assert queued_status in (Status.FAILED, Status.DONE)
+    if queued_status is Status.FAILED:
+        with pytest.raises(kf.Cancelled):
+            queued.wait()
+        assert not held.there()[9 * MIB :].any()
+
+
+def test_cancel_never_alters_a_finished_outcome(pair: Pair) -> None:
+    transfer = pair.peer.write_async(pair.batch(MIB))
+    transfer.wait(10)
+    transfer.cancel()
+    assert transfer.status is Status.DONE
+    assert transfer.wait().bytes == MIB
+
+
+def test_an_inline_copy_stops_at_its_deadline(inline_pair: Pair) -> None:
+    inline_pair.here()[:] = 7
+    with pytest.raises(kf.Timeout) as caught:
+        inline_pair.peer.write(inline_pair.batch(16 * MIB), timeout=0)
+    assert caught.value.cause == "timeout"
+    assert not inline_pair.there().any(), "the deadline had passed before the first chunk"
+    inline_pair.peer.write(inline_pair.batch(16 * MIB), timeout=10)
+    assert inline_pair.there().all()
+
+
+def test_disconnect_waits_for_no_transfer(pair: Pair) -> None:
+    pair.here()[:] = 7
+    pair.ours._copies.hold(True)
+    transfers = [pair.peer.write_async(pair.batch(16 * MIB)) for _ in range(4)]
+    closer = threading.Thread(target=pair.peer.close)
+    closer.start()
+    until(lambda: all(transfer.why is not None for transfer in transfers))
+    pair.ours._copies.hold(False)
+    closer.join()
+    for transfer in transfers:
+        with pytest.raises(kf.ClosedError) as caught:
+            transfer.wait()
+        assert caught.value.cause == "closed"
+    assert not pair.there()[2 * MIB :].any(), "at most the begun chunks were written"
+    with pytest.raises(kf.ClosedError):
+        pair.peer.write(pair.batch(4096))
+
+
+def test_disconnect_while_many_threads_submit(pair: Pair) -> None:
+    batch = pair.batch(256 << 10)
+    failures: list[BaseException] = []
+    counts = [0] * 8
+
+    def submit(number: int) -> None:
+        try:
+            while True:
+                pair.peer.write(batch, timeout=10)
+                counts[number] += 1
+        except kf.ClosedError:
+            pass
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=submit, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    until(lambda: sum(counts) > 100)
+    pair.peer.close()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert pair.peer.stats.transfers == sum(counts)
+
+
+def test_a_dropped_transfer_still_happens(pair: Pair) -> None:
+    pair.here()[:] = 7
+    pair.peer.write_async(pair.batch(16 * MIB))
+    pair.peer.write(pair.batch(4096))
+    until(lambda: bool(pair.there().all()))
+
+
+def test_an_unobserved_failure_is_logged_once(held: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    held.peer.write_async(held.batch(4 * MIB)).cancel()
+    held.ours._copies.hold(False)
+    held.peer.close()
+    warnings = [record for record in caplog.records if "nobody looked" in record.message]
+    assert len(warnings) == 1
+
+
+def test_slots_of_dropped_transfers_come_back(pair: Pair) -> None:
+    batch = pair.batch(128 << 10)
+    for _ in range(2000):  # more than there are streams
+        pair.peer.write_async(batch)
+        if len(pair.peer._flying) > 200:
+            pair.peer.write(batch)
+    pair.peer.write(batch)
+    until(lambda: all(transfer.done.quiet for transfer in list(pair.peer._flying)))
+    pair.peer._sweep()
+    assert not pair.peer._flying
+    assert pair.peer.stats.transfers > 2000
