@@ -1,0 +1,76 @@
+"""A run as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.table import Table
+
+from .result import Costs, Result, Row
+from .sizes import format_size
+
+__all__ = ["costs_line", "machine_line", "rows_table"]
+
+COLUMNS = (
+    "path",
+    "op",
+    "block",
+    "batch",
+    "streams",
+    "GB/s",
+    "min",
+    "max",
+    "limit",
+    "ratio",
+    "p50 us",
+    "p99 us",
+    "verified",
+)
+WORDS = 3  # leading columns that are words
+
+
+def rows_table(rows: Iterable[Row]) -> Table:
+    table = Table(*COLUMNS, box=None, pad_edge=False, header_style="bold")
+    for column in table.columns:
+        column.no_wrap = True
+    for column in table.columns[WORDS - 1 : -1]:
+        column.justify = "right"
+    for row in rows:
+        table.add_row(*_cells(row), style=None if row.verified else "bold red")
+    return table
+
+
+def costs_line(costs: Costs) -> str:
+    memory = " + ".join(f"{size / (1 << 20):.0f}" for size in costs.memory_bytes.values())
+    return (
+        f"4 KiB: bare copy {costs.bare_copy_us:.2f} us, inline write {costs.inline_us:.2f} us; "
+        f"4,096 pairs: built in {costs.build_us:.1f} us, resolved in {costs.resolve_us:.1f} us; "
+        f"import {costs.import_s:.2f} s; memory beyond the pools {memory} MiB, "
+        f"{costs.growth_bytes / 1024:+.0f} KiB over {costs.growth_calls:,} calls"
+    )
+
+
+def machine_line(result: Result) -> str:
+    facts = result.machine
+    versions = facts["versions"]
+    return (
+        f"{facts['cpu']}, {facts['usable_cpus']} processors, Linux {facts['kernel']}, "
+        f"kvferry {versions['kvferry']} ({facts['commit'] or 'no checkout'}), "
+        f"{format_size(result.settings['size'])} a side"
+    )
+
+
+def _cells(row: Row) -> list[str]:
+    path = "/".join(row.path[name] for name in ("link", "submitter", "staging"))
+    return [
+        path if row.preset is None else f"{row.preset} ({path})",
+        row.op,
+        row.layout or format_size(row.block),
+        str(row.batch),
+        str(row.streams),
+        *(f"{gbps:.2f}" for gbps in (row.gbps, row.gbps_min, row.gbps_max, row.limit_gbps)),
+        f"{row.ratio:.2f}",
+        f"{row.p50_us:.1f}",
+        f"{row.p99_us:.1f}",
+        "yes" if row.verified else "NO",
+    ]

@@ -1,0 +1,24 @@
+"""``kvferry doctor``."""
+
+from __future__ import annotations
+
+import typer
+
+__all__ = ["doctor"]
+
+BROKEN = 1
+
+
+def doctor() -> None:
+    """Examines this machine: what works, what does not, why not and what to do about it."""
+    from ..bench import examine
+    from ..bench.endtoend import fabric_works
+    from ..bench.finding import State
+
+    works = fabric_works()
+    findings = [*examine(), works]
+    width = max(len(finding.name) for finding in findings)
+    for finding in findings:
+        print(f"{finding.state.value:<4}  {finding.name:<{width}}  {finding.detail}")
+    if works.state is not State.OK:
+        raise typer.Exit(BROKEN)

@@ -1,0 +1,219 @@
+"""The command line: what it prints, and the status it ends with."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import kvferry
+from kvferry.bench import measure
+from kvferry.bench import run as runner
+from kvferry.bench.result import Costs
+from kvferry.bench.session import Session
+from kvferry.bench.verify import Verdict
+from kvferry.cli import main
+
+COMMAND = [sys.executable, "-c", "from kvferry.cli import main; main()"]
+SMALL = ["--size", "16MiB", "--seconds", "0", "--blocks", "64KiB", "--paths", "fabric/inline"]
+
+ROW = {
+    "path": dict,
+    "preset": (str, type(None)),
+    "op": str,
+    "layout": (str, type(None)),
+    "block": int,
+    "batch": int,
+    "streams": int,
+    "threads": int,
+    "repeats": int,
+    "bytes": int,
+    "gbps": float,
+    "gbps_min": float,
+    "gbps_max": float,
+    "limit_gbps": float,
+    "limit_variant": str,
+    "ratio": float,
+    "p50_us": float,
+    "p99_us": float,
+    "verified": bool,
+    "staged_bytes": int,
+    "submissions": dict,
+    "cpu_s": dict,
+}
+COSTS = {
+    "build_us",
+    "resolve_us",
+    "import_s",
+    "bare_copy_us",
+    "inline_us",
+    "memory_bytes",
+    "growth_calls",
+    "growth_bytes",
+}
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command in this process: status, output, errors."""
+
+    def no_costs(session: Session, memory: dict[str, int]) -> Costs:
+        return Costs(1.0, 1.0, 1.0, 1.0, 1.0, memory, 1, 0)
+
+    monkeypatch.setattr(runner, "measure_costs", no_costs)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["kvferry", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run
+
+
+def test_version(command: Command) -> None:
+    assert command("--version") == (0, f"kvferry {kvferry.__version__}\n", "")
+
+
+def test_help_names_the_commands(command: Command) -> None:
+    status, out, _ = command("--help")
+    assert status == 0
+    assert {"bench", "doctor"} <= set(out.split())
+
+
+def test_doctor_tries_the_fabric_path(command: Command) -> None:
+    status, out, _ = command("doctor")
+    assert status == 0
+    assert re.search(r"^ok +fabric path", out, re.M)
+
+
+def test_bench_from_end_to_end(tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    options = ["--size", "64MiB", "--seconds", "0.05", "--blocks", "64KiB", "--json", str(file)]
+    done = subprocess.run(
+        [*COMMAND, "bench", *options], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(file.read_text())
+    assert list(result) == ["machine", "settings", "rows", "costs"]
+    assert {"cpu", "numa", "kernel", "pages", "versions", "commit"} <= set(result["machine"])
+    assert set(result["costs"]) == COSTS
+    rows = result["rows"]
+    assert len(rows) == 2 * 2 * 3  # ops, batches; inline, and streams 1 and 2
+    for row in rows:
+        assert list(row) == list(ROW)
+        assert all(isinstance(row[name], kind) for name, kind in ROW.items()), row
+        assert set(row["path"]) == {"link", "submitter", "staging", "addressing"}
+        assert set(row["submissions"]) == {"inline", "stream"}
+        assert set(row["cpu_s"]) == {"initiator", "target"}
+        assert row["verified"]
+        assert row["repeats"] >= 5
+        assert row["staged_bytes"] == 0
+    shown = [line for line in done.stdout.splitlines() if line.startswith("fabric/")]
+    assert len(shown) == len(rows)
+    assert "a side may stay in the cache" in done.stderr or not result["machine"]["l3"]
+    # both processes together, beyond the memory that is moved
+    assert sum(result["costs"]["memory_bytes"].values()) < 150 << 20
+    assert result["costs"]["growth_calls"] == 1_000_000
+    assert result["costs"]["growth_bytes"] < 1 << 20
+
+
+def test_a_failed_verification_is_status_1(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "verify_case", lambda case, session: Verdict(4, 1, 0))
+    status, out, err = command("bench", *SMALL)
+    assert status == 1
+    assert "NO" in out
+    assert "some bytes were wrong" in err
+
+
+def test_a_side_is_shrunk_with_a_word(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvferry.bench.session.free_memory", lambda: 48 << 20)
+    status, out, err = command("bench", *SMALL)
+    assert status == 0
+    assert "12 MiB a side, not 16 MiB: only 48 MiB of memory are free" in err
+    assert "12 MiB a side" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["jump"], "unknown bench 'jump': know sweep, layout, trace"),
+        (["layout"], "bench layout needs a model's name"),
+        (["layout", "gpt"], "unknown layout 'gpt': know deepseek-r1, llama-3-8b"),
+        (["sweep", "twice"], "bench sweep takes no name"),
+        (["layout", "qwen3-8b", "--blocks", "4KiB"], "no --blocks"),
+        (["--layout", "qwen3-8b"], "--layout belongs to bench trace"),
+        (["trace", "missing.jsonl"], "trace missing.jsonl: No such file"),
+        (["--size", "big"], "bad size 'big'"),
+        (["--blocks", "4KiB,5"], "bad size '5'"),
+        (["--blocks", "1GiB", "--size", "4GiB"], "above 256 MiB"),
+        (["--paths", "fabric/warp"], "unknown SubmitterKind 'warp'"),
+        (["--paths", "loopback/inline", "--size", "1MiB", "--blocks", "4KiB"], "another engine"),
+        (["--ops", "swap"], "unknown op 'swap'"),
+        (["--ops", ","], "--ops is empty"),
+        (["--batches", "0"], "'0' is no number"),
+        (["--streams", "9", "--size", "1MiB", "--blocks", "4KiB"], "streams is 9"),
+        (["--json", "/nowhere/at/all.json"], "cannot write /nowhere/at/all.json"),
+    ],
+)
+def test_what_is_wrong_is_one_line_and_status_2(
+    arguments: list[str], complaint: str, command: Command
+) -> None:
+    status, out, err = command("bench", *arguments)
+    assert (status, out) == (2, "")
+    assert complaint in err
+    assert err.count("\n") == 1
+    assert err.startswith("kvferry: ")
+
+
+def test_a_bad_line_of_a_trace_is_named(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    good = b'{"timestamp": 0, "input_length": 1, "output_length": 1, "hash_ids": [1]}\n'
+    file.write_bytes(good + b"{}\n")
+    status, _, err = command("bench", "trace", str(file), "--layout", "smollm2-135m", *SMALL[:4])
+    assert status == 2
+    assert f"trace {file}, line 2" in err
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_bench_leaves_no_target(sign: signal.Signals) -> None:
+    options = ["--size", "16MiB", "--blocks", "64KiB", "--seconds", "60"]
+    with subprocess.Popen(
+        [*COMMAND, "bench", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as bench:
+        target = os.pidfd_open(_child(bench.pid))
+        try:
+            bench.send_signal(sign)
+            assert bench.wait(30) != 0
+            ended, _, _ = select.select([target], [], [], 30)
+            assert ended, "the target lives on"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(target, signal.SIGKILL)
+            os.close(target)
+
+
+def _child(parent: int) -> int:
+    """The first child of a process, once it has one."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        if children:
+            return int(children[0])
+        time.sleep(0.005)
+    raise TimeoutError("no child")
