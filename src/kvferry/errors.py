@@ -69,6 +69,7 @@ class Error(Exception):
     def again(self) -> Error:
         """A twin to raise: one that was raised refers to the frames it passed through."""
         twin = type(self).__new__(type(self), *self.args)
+        twin.args = self.args  # which OSError's __new__ leaves to an __init__
         twin.__dict__.update(self.__dict__)
         twin.__cause__ = self.__cause__
         return twin

@@ -51,4 +51,12 @@ def pattern(seed: int, length: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).integers(0, 256, length, np.uint8)
 
 
+def connect_and_wait(parent: Parent, address: str) -> None:
+    """Holds a channel to `address` until the parent hangs up."""
+    with kf.Engine() as engine:
+        parent.tell(str(engine.connect(address)))
+        for _ in parent:
+            pass
+
+
 VERBS = {f.__name__: f for f in (allocate, unregister, fill, digest, notifications)}

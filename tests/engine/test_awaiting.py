@@ -89,3 +89,57 @@ def test_a_failure_is_raised_by_await(pair: Pair) -> None:
 
     with pytest.raises(kf.Cancelled):
         asyncio.run(main())
+
+
+def test_one_transfer_awaited_in_two_loops(pair: Pair) -> None:
+    pair.ours._copies.hold(True)
+    transfer = pair.peer.write_async(pair.batch(4 * MIB))
+    found = []
+
+    def run() -> None:
+        found.append(asyncio.run(asyncio.wait_for(waiting(transfer), 10)).bytes)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while sum(len(bell.waiting) for bell in list(pair.ours._bells._bells)) < 3:
+        pass
+    pair.ours._copies.hold(False)
+    for thread in threads:
+        thread.join(10)
+    assert found == [4 * MIB] * 3
+
+
+def test_closing_the_engine_ends_an_await(pair: Pair) -> None:
+    async def main() -> None:
+        pair.ours._copies.hold(True)
+        task = asyncio.ensure_future(waiting(pair.peer.write_async(pair.batch(4 * MIB))))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        closer = asyncio.get_running_loop().run_in_executor(None, pair.ours.close)
+        await asyncio.sleep(0)
+        pair.ours._copies.hold(False)
+        with pytest.raises((kf.ClosedError, kf.NotQuiet)):
+            await asyncio.wait_for(task, 10)
+        await closer
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_await_is_not_a_failure_nobody_looked_at(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        pair.ours._copies.hold(True)
+        task = asyncio.ensure_future(waiting(pair.peer.write_async(pair.batch(4 * MIB))))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        pair.ours._copies.hold(False)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    pair.peer.close()
+    assert not [record for record in caplog.records if "nobody looked" in record.message]

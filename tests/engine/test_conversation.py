@@ -14,7 +14,7 @@ import kvferry as kf
 from kvferry.testing import Child
 
 from .conftest import MIB, Pair
-from .target import pattern, serve
+from .target import connect_and_wait, pattern, serve
 
 
 @pytest.fixture
@@ -213,3 +213,61 @@ def test_addresses_to_listen_on(listen: str) -> None:
         theirs.allocate("kv", 4096)
         assert set(ours.connect(theirs.addresses[0]).regions) == {"kv"}
         assert set(ours.connect(f"kv://{theirs.addresses[0]}").regions) == {"kv"}
+
+
+def test_foreign_regions_hide_no_own_ones(pair: Pair) -> None:
+    buffers = [bytearray(64) for _ in range(40)]
+    for number, buffer in enumerate(buffers):
+        pair.theirs.register(f"buffer{number}", buffer)
+    pair.theirs.allocate("late", 4096)
+    with kf.Engine(options=pair.ours.options) as third:
+        assert set(third.connect(pair.theirs.addresses[0]).regions) == {"kv", "late"}
+
+
+def test_many_takers_lose_no_notification_and_closing_wakes_them(pair: Pair) -> None:
+    taken: list[bytes] = []
+    ended: list[BaseException] = []
+
+    def take() -> None:
+        try:
+            while True:
+                taken.extend(each.message for each in pair.theirs.notifications(None))
+        except kf.ClosedError as error:
+            ended.append(error)
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    sent = []
+    while len(sent) < 200:
+        message = str(len(sent)).encode()
+        try:
+            pair.peer.notify("n", message)
+            sent.append(message)
+        except kf.Full:
+            pass
+    pair.theirs.close()
+    for thread in threads:
+        thread.join(10)
+    assert len(ended) == 4
+    assert sorted(taken) == sorted(sent)
+
+
+def test_a_notification_that_is_too_long(pair: Pair) -> None:
+    with pytest.raises(kf.UsageError) as caught:
+        pair.peer.notify("n", bytes((64 << 10) + 1))
+    assert caught.value.cause == "too_long"
+
+
+def test_a_peer_that_does_not_listen_to_news_delays_no_other(
+    pair: Pair, spawn: Callable[..., Child]
+) -> None:
+    stopped = spawn(connect_and_wait, pair.theirs.addresses[0])
+    stopped.hear()
+    stopped.stop()
+    regions = [pair.theirs.allocate(f"r{number}", 4096) for number in range(70)]
+    pair.theirs.serve("echo", lambda request: request)
+    assert pair.peer.call("echo", b"x", timeout=5) == b"x"
+    assert pair.peer.regions["r69"].length == 4096
+    assert len(regions) == 70
+    stopped.resume()

@@ -116,7 +116,7 @@ static unsigned char big_source[BIG], big_target[BIG];
 typedef struct held_copy {
     const kvf_variant *variant;
     kvf_done done;
-    _Atomic uint32_t hold;
+    kvf_hold hold;
     uint64_t block;
     kvf_outcome outcome;
 } held_copy;
@@ -153,19 +153,18 @@ static void held_body(void *arg, unsigned index) {
     h->outcome = copy_big(h->variant, &brake, h->block);
 }
 
-/* A sleeper can be woken only once it sleeps: then the first chunk has begun. */
+/* Once the copy has begun its first chunk: that one is written, and no other. */
 static void abort_held(void *arg) {
     held_copy *h = arg;
-    while (syscall(SYS_futex, &h->hold, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0) == 0)
-        sched_yield();
+    while (!atomic_load_explicit(&h->hold.inside, memory_order_acquire)) sched_yield();
     atomic_store_explicit(&h->done.abort, 7, memory_order_release);
     CHECK(written() == 0);
-    atomic_store_explicit(&h->hold, 0, memory_order_release);
-    kvf_wake_all(&h->hold);
+    atomic_store_explicit(&h->hold.held, 0, memory_order_release);
+    kvf_wake_all(&h->hold.held);
 }
 
 static void check_abort_under_way(const kvf_variant *v, uint64_t block) {
-    held_copy h = {.variant = v, .hold = 1, .block = block};
+    held_copy h = {.variant = v, .hold = {.held = 1}, .block = block};
     wipe_big();
     in_parallel(1, held_body, &h, abort_held);
     CHECK(h.outcome == KVF_ABORTED);

@@ -2,7 +2,7 @@
 #include "gate.h"
 #include "parallel.h"
 
-#define ROUNDS 150
+#define ROUNDS 25
 #define VISITORS 8u
 #define CLOSERS 2u
 #define ENOUGH 200 /* visits in a round before it is closed */

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
 import os
 import socket
 from collections.abc import Callable
@@ -12,6 +14,8 @@ import pytest
 from kvferry.address import Address, TcpAddress, UnixAddress
 from kvferry.errors import PeerError, Timeout, UsageError
 from kvferry.rpc import dial, dial_abstract, listen, listen_abstract
+
+listen_module = importlib.import_module("kvferry.rpc.listen")  # the face has a function of its name
 
 
 def exchange(server: socket.socket, connect: Callable[[], socket.socket]) -> None:
@@ -127,3 +131,19 @@ def test_an_abstract_name_of_nobody() -> None:
     with pytest.raises(PeerError) as caught:
         dial_abstract(name, 1.0)
     assert caught.value.cause == "unreachable"
+
+
+def test_a_socket_we_may_not_connect_to_is_not_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = UnixAddress(str(tmp_path / "socket"))
+
+    def refuse(*_: object) -> socket.socket:
+        raise PeerError("no", cause="unreachable") from PermissionError(errno.EACCES, "no")
+
+    with listen(address):
+        monkeypatch.setattr(listen_module, "_dial_unix", refuse)
+        with pytest.raises(UsageError) as caught:
+            listen(address)
+        assert caught.value.cause == "address_in_use"
+        assert os.path.exists(address.path)

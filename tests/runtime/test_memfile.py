@@ -375,3 +375,22 @@ def test_a_kernel_without_noexec_seal_is_served(
     with runtime.allocate(SIZE) as allocation:
         assert os.fstat(allocation.handle).st_mode & 0o7777 == 0o600
     assert len(flags_seen) == 2
+
+
+def test_a_file_cut_short_before_it_was_sealed_is_refused(
+    runtime: HostRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner cuts and seals between our first look at it and the look at its seals."""
+    fd = os.memfd_create("kvferry", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
+    os.ftruncate(fd, SIZE)
+    real = _core.vm_seals
+
+    def seals(descriptor: int) -> tuple[int, int]:
+        os.ftruncate(fd, PAGE)
+        _core.vm_add_seals(fd, _core.SEAL_SHRINK | _core.SEAL_GROW | _core.SEAL_SEAL)
+        return real(descriptor)
+
+    monkeypatch.setattr(_core, "vm_seals", seals)
+    with pytest.raises(UsageError):
+        runtime.import_handle(ShareHandle(os.dup(fd), SIZE, PAGE, Access.WRITE))
+    os.close(fd)

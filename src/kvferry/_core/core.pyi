@@ -312,6 +312,10 @@ class Engines:
         """Test point: while held, an engine waits inside the chunk it has begun."""
 
     @property
+    def held(self) -> int:
+        """How many engines wait inside a chunk now."""
+
+    @property
     def bytes(self) -> int:
         """Moved by the threads so far."""
 
@@ -333,6 +337,12 @@ class Stream:
 
     def flag(self, done: Done, word: int) -> bool:
         """Enqueue the completion of `word` behind all copies so far, and ring the doorbell."""
+
+    def help(self, done: Done, deadline_ns: int | None = None) -> None:
+        """The calling thread would wait for `done`: it carries out what no engine has begun of it.
+
+        At the deadline it stops between two chunks, and the transfer has failed. Without the GIL.
+        """
 
     @property
     def busy(self) -> bool: ...

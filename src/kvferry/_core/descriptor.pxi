@@ -31,7 +31,8 @@ FIT, EMPTY_PIECE, WRAPS, TOO_MANY_BYTES = KVF_FIT, KVF_EMPTY_PIECE, KVF_WRAPS, K
 cdef class Descriptors:
     cdef object array    # keeps the memory at run.d
     cdef object parent   # of a cut: keeps what the whole holds
-    cdef list spans      # whose gates this holds until release
+    cdef Span local_span, remote_span  # whose gates this holds until release,
+    cdef list spans                    # and those of more than one a side
     cdef uint64_t n
     cdef kvf_run run
     cdef kvf_bounds bounds
@@ -76,7 +77,8 @@ cdef class Descriptors:
 
     def holds(self, Span span not None):
         spans = self.spans
-        return spans is not None and span in spans
+        return (span is self.local_span or span is self.remote_span
+                or (spans is not None and span in spans))
 
     def row(self, uint64_t index):
         if index >= self.n:
@@ -85,7 +87,14 @@ cdef class Descriptors:
         return d.local, d.remote, d.length
 
     cpdef release(self):
-        cdef Span span
+        cdef Span span = self.local_span
+        if span is not None:
+            self.local_span = None
+            kvf_gate_leave(&span.span.gate)
+        span = self.remote_span
+        if span is not None:
+            self.remote_span = None
+            kvf_gate_leave(&span.span.gate)
         if self.spans is not None:
             spans, self.spans = self.spans, None
             for span in spans:
@@ -93,7 +102,7 @@ cdef class Descriptors:
 
     def cut(self, uint64_t parts):
         """`parts` runs of about equal bytes, whole pages each but the last; empty ones left out."""
-        cdef uint64_t share = ((self.run.bytes // parts) + 4095) & ~<uint64_t>4095
+        cdef uint64_t share = ((self.run.bytes + parts - 1) // parts + 4095) & ~<uint64_t>4095
         cdef kvf_run rest = self.run
         cdef Descriptors piece
         runs = []

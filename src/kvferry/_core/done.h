@@ -1,10 +1,10 @@
 /* done.h: the completion line of one transfer.
  *
- *   byte   0        8              56       64        72        80       88      96
- *          | word 0 | word 1 | ... | word 7 | sequence| abort   | outcome| streams...|
- *          '-- written by copy engines ----' '-- written by the submitting side --'
+ *   line 0   | word 0 | word 1 | ... | word 7 |                    8 bytes each
+ *   line 1   | sequence | abort | ended | begun | outcome | streams | bell | waiters | notify | next |
  *
- * Who writes what: stream i of the transfer stores the transfer's sequence number into word i after
+ * Who writes what: who copies writes the words, ended, outcome and bell; who submits or waits writes
+ * the rest. Stream i of the transfer stores the transfer's sequence number into word i after
  * its last byte (copy.h has fenced those). Sequence numbers rise and are never reused on a line, so
  * a stale store completes nothing. abort holds the sequence that shall stop, for the same reason.
  * outcome is the first failure, kept by compare-and-swap.
@@ -58,8 +58,10 @@ static inline void kvf_done_spread(kvf_done *d, uint32_t streams) {
 }
 
 static inline bool kvf_done_quiet(kvf_done *d) {
+    /* Word 0 first: whoever stored it knew over how many streams the transfer goes. */
+    if (atomic_load_explicit(&d->word[0], memory_order_seq_cst) != d->sequence) return false;
     uint32_t streams = atomic_load_explicit(&d->streams, memory_order_relaxed);
-    for (uint32_t i = 0; i < streams; i++)
+    for (uint32_t i = 1; i < streams; i++)
         if (atomic_load_explicit(&d->word[i], memory_order_seq_cst) != d->sequence) return false;
     return true;
 }

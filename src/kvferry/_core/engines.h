@@ -1,7 +1,8 @@
 /* engines.h: copy engines, the analogue of a DMA unit.
  *
  * A few native threads drain the rings of all streams. A stream's entries are carried out in order,
- * by one engine at a time; streams run in parallel.
+ * by one thread at a time; streams run in parallel. A thread that waits for a transfer takes streams
+ * of it that no engine has begun: waking another one would take longer than many a copy.
  *
  *   doorbell ->  ready queue:  stream -> stream -> stream        each on it at most once
  *                                |         |
@@ -29,6 +30,7 @@
 typedef struct kvf_stream {
     kvf_ring ring;
     bool busy;
+    bool orphaned; /* its owner let go of it while it was busy: who finds it idle frees it */
     struct kvf_stream *next; /* in the ready queue */
 } kvf_stream;
 
@@ -40,7 +42,7 @@ typedef struct kvf_engines {
     bool stop;
     unsigned sleepers;
     _Atomic uint32_t pending; /* streams in the ready queue, for spinners */
-    _Atomic uint32_t hold;    /* test point, see kvf_brake */
+    kvf_hold hold;
     _Atomic uint64_t bytes;   /* moved so far */
     const kvf_variant *stream_copy;
     kvf_done *free_lines;
@@ -65,12 +67,27 @@ static inline kvf_stream *kvf_ready_pop(kvf_engines *e) {
     return s;
 }
 
-static inline void kvf_carry_out(kvf_engines *e, const kvf_entry *entry) {
+/* Out of the queue, wherever it stands in it; false when it is not there. */
+static inline bool kvf_ready_take(kvf_engines *e, kvf_stream *s) {
+    kvf_stream *before = NULL;
+    for (kvf_stream *at = e->first; at; before = at, at = at->next) {
+        if (at != s) continue;
+        if (before) before->next = s->next;
+        else e->first = s->next;
+        if (e->last == s) e->last = before;
+        atomic_fetch_sub_explicit(&e->pending, 1, memory_order_relaxed);
+        return true;
+    }
+    return false;
+}
+
+static inline void kvf_carry_out(kvf_engines *e, const kvf_entry *entry, uint64_t deadline,
+                                 kvf_hold *hold) {
     if (entry->kind == KVF_ENTRY_FLAG) {
         kvf_done_finish(entry->done, (uint32_t)entry->word, entry->sequence);
         return;
     }
-    kvf_brake brake = {entry->done, entry->sequence, KVF_FOREVER, &e->hold};
+    kvf_brake brake = {entry->done, entry->sequence, deadline, hold};
     kvf_outcome outcome = kvf_copy_run(e->stream_copy, entry->run, (kvf_op)entry->op, &brake);
     if (outcome) kvf_done_fail(entry->done, outcome);
     else atomic_fetch_add_explicit(&e->bytes, entry->run.bytes, memory_order_relaxed);
@@ -99,6 +116,19 @@ static inline kvf_stream *kvf_await_stream(kvf_engines *e) {
     }
 }
 
+/* With the lock held, after some entries of a stream taken from the queue were carried out: it goes
+ * back, or is not busy any more. A helper leaves what it puts back to others, who may sleep. */
+static inline void kvf_put_back(kvf_engines *e, kvf_stream *s) {
+    if (!kvf_ring_empty(&s->ring)) {
+        kvf_ready_push(e, s);
+        if (e->sleepers) pthread_cond_signal(&e->work);
+    } else {
+        s->busy = false;
+        pthread_cond_broadcast(&e->idle);
+        if (s->orphaned) free(s);
+    }
+}
+
 static inline void *kvf_engine_main(void *arena) {
     kvf_engines *e = arena;
     pthread_mutex_lock(&e->lock);
@@ -106,19 +136,29 @@ static inline void *kvf_engine_main(void *arena) {
         pthread_mutex_unlock(&e->lock);
         kvf_entry entry;
         while (kvf_ring_pop(&s->ring, &entry)) {
-            kvf_carry_out(e, &entry);
+            kvf_carry_out(e, &entry, KVF_FOREVER, &e->hold);
             if (atomic_load_explicit(&e->pending, memory_order_relaxed)) break;
         }
         pthread_mutex_lock(&e->lock);
-        if (!kvf_ring_empty(&s->ring)) {
-            kvf_ready_push(e, s);
-        } else {
-            s->busy = false;
-            pthread_cond_broadcast(&e->idle);
-        }
+        kvf_put_back(e, s);
     }
     pthread_mutex_unlock(&e->lock);
     return NULL;
+}
+
+/* The calling thread would wait for transfer `d`: it carries out what no engine has begun of it on
+ * this stream, and nothing else: the stream may have been lent to another transfer meanwhile. */
+static inline void kvf_help(kvf_engines *e, kvf_stream *s, const kvf_done *d, uint64_t deadline) {
+    pthread_mutex_lock(&e->lock);
+    if (s->busy && kvf_ring_serves(&s->ring, d) && kvf_ready_take(e, s)) {
+        pthread_mutex_unlock(&e->lock);
+        kvf_entry entry;
+        while (kvf_ring_serves(&s->ring, d) && kvf_ring_pop(&s->ring, &entry))
+            kvf_carry_out(e, &entry, deadline, NULL);
+        pthread_mutex_lock(&e->lock);
+        kvf_put_back(e, s);
+    }
+    pthread_mutex_unlock(&e->lock);
 }
 
 /* Hand the stream's new entries to the engines. */
@@ -138,6 +178,14 @@ static inline kvf_stream *kvf_stream_new(void) {
     kvf_stream *s = aligned_alloc(64, (sizeof *s + 63) & ~(size_t)63);
     if (s) memset(s, 0, sizeof *s);
     return s;
+}
+
+/* Free it now, or when the entries it still has are carried out. */
+static inline void kvf_stream_free(kvf_engines *e, kvf_stream *s) {
+    pthread_mutex_lock(&e->lock);
+    s->orphaned = s->busy;
+    if (!s->busy) free(s);
+    pthread_mutex_unlock(&e->lock);
 }
 
 static inline bool kvf_stream_busy(kvf_engines *e, kvf_stream *s) {
@@ -198,8 +246,13 @@ static inline void kvf_engines_stop(kvf_engines *e) {
 }
 
 static inline void kvf_engines_hold(kvf_engines *e, bool held) {
-    atomic_store_explicit(&e->hold, held, memory_order_release);
-    if (!held) kvf_wake_all(&e->hold);
+    atomic_store_explicit(&e->hold.held, held, memory_order_release);
+    if (!held) kvf_wake_all(&e->hold.held);
+}
+
+/* How many engines wait inside a chunk they have begun. */
+static inline uint32_t kvf_engines_held(kvf_engines *e) {
+    return atomic_load_explicit(&e->hold.inside, memory_order_acquire);
 }
 
 static inline uint64_t kvf_engines_bytes(kvf_engines *e) {

@@ -18,12 +18,15 @@ cdef extern from "engines.h" nogil:
     void kvf_engines_stop(kvf_engines *)
     void kvf_engines_free(kvf_engines *)
     void kvf_engines_hold(kvf_engines *, bint held)
+    uint32_t kvf_engines_held(kvf_engines *)
     uint64_t kvf_engines_bytes(kvf_engines *)
     kvf_done *kvf_line_take(kvf_engines *)
     void kvf_line_give(kvf_engines *, kvf_done *)
     kvf_stream *kvf_stream_new()
     bint kvf_ring_push(kvf_ring *, const kvf_entry *)
     void kvf_doorbell(kvf_engines *, kvf_stream *)
+    void kvf_help(kvf_engines *, kvf_stream *, const kvf_done *, uint64_t deadline)
+    void kvf_stream_free(kvf_engines *, kvf_stream *)
     bint kvf_stream_busy(kvf_engines *, kvf_stream *)
     bint kvf_stream_settle(kvf_engines *, kvf_stream *, uint64_t deadline)
 
@@ -64,6 +67,10 @@ cdef class Engines:
         kvf_engines_hold(self.engines, held)
 
     @property
+    def held(self):
+        return kvf_engines_held(self.engines)
+
+    @property
     def bytes(self):
         return kvf_engines_bytes(self.engines)
 
@@ -101,11 +108,8 @@ cdef class Stream:
             raise MemoryError
 
     def __dealloc__(self):
-        """A stream that is still busy is left to its engines, never freed under them."""
-        if self.stream == NULL or getpid() != self.home.pid:
-            return
-        if not kvf_stream_busy(self.home.engines, self.stream):
-            free(self.stream)
+        if self.stream != NULL and getpid() == self.home.pid:
+            kvf_stream_free(self.home.engines, self.stream)
 
     cdef bint push(self, kvf_entry_kind kind, kvf_op op, Done done, uint64_t word, kvf_run run):
         cdef kvf_entry entry
@@ -126,6 +130,12 @@ cdef class Stream:
         done.stream_submissions += 1
         kvf_doorbell(self.home.engines, self.stream)
         return True
+
+    def help(self, Done done not None, deadline_ns=None):
+        """Carry out in this thread what no engine has begun of `done` on this stream."""
+        cdef uint64_t deadline = deadline_of(deadline_ns)
+        with nogil:
+            kvf_help(self.home.engines, self.stream, done.line, deadline)
 
     @property
     def busy(self):

@@ -124,47 +124,79 @@ cdef int check_table(SpanTable table, Descriptors d, bint write, kvf_side side, 
     return verdict
 
 
+cdef bint enter(Descriptors found, Span span):
+    if kvf_gate_enter(&span.span.gate) != KVF_ENTERED:
+        found.verdict = KVF_STALE
+        found.release()
+        return False
+    return True
+
+
+cdef int enter_listed(Descriptors found, list used) except -1:
+    """Enter the spans that one side's table gave."""
+    cdef Span span
+    if found.spans is None:
+        found.spans = []
+    for span in used:
+        if not enter(found, span):
+            return 0
+        found.spans.append(span)
+    return 0
+
+
+cdef int resolve_local(Descriptors found, Descriptors d, bint write, Span span,
+                       SpanTable table) except -1:
+    found.side = KVF_LOCAL
+    if span is None:
+        if table is not None:
+            used = []
+            found.verdict = check_table(table, d, not write, KVF_LOCAL, NULL, used, &found.index)
+            if not found.verdict:
+                enter_listed(found, used)
+        return 0
+    found.verdict = check_span(span, table, d, d.bounds.local_low, d.bounds.local_high, not write,
+                               KVF_LOCAL, &found.index)
+    if not found.verdict and enter(found, span):
+        found.local_span = span
+    return 0
+
+
+cdef int resolve_remote(Descriptors found, Descriptors d, bint write, Span span,
+                        SpanTable table) except -1:
+    found.side = KVF_REMOTE
+    if span is None:
+        used = []
+        found.verdict = relocate(write, d, table, found, used)
+        if not found.verdict:
+            enter_listed(found, used)
+        return 0
+    found.verdict = check_span(span, table, d, d.bounds.remote_low, d.bounds.remote_high, write,
+                               KVF_REMOTE, &found.index)
+    found.run.delta = span.span.delta
+    if not found.verdict and enter(found, span):
+        found.remote_span = span
+    return 0
+
+
 def resolve(bint write, Descriptors d not None, Span local, SpanTable local_table, Span remote,
             SpanTable remote_table not None):
-    """A Descriptors of addresses valid here that holds the gates of every span it uses, or one whose
-    `verdict` and `index` say what is wrong (and `len` of `sides` which side).
-
-    A span given must live in its table and cover the side's extremes: no walk. None: every descriptor
-    is looked up. local_table None: the caller answers for the local side.
-    """
     cdef Descriptors found = Descriptors.__new__(Descriptors)
-    cdef Span span
-    cdef list used = []
     found.array, found.n, found.run, found.bounds = d.array, d.n, d.run, d.bounds
     if d.n == 0:
         return found
-    if local is not None:
-        found.verdict = check_span(local, local_table, d, d.bounds.local_low, d.bounds.local_high,
-                                   not write, KVF_LOCAL, &found.index)
-        used.append(local)
-    elif local_table is not None:
-        found.verdict = check_table(local_table, d, not write, KVF_LOCAL, NULL, used, &found.index)
-    if found.verdict:
-        found.side = KVF_LOCAL
-        return found
-    found.side = KVF_REMOTE
-    if remote is not None:
-        found.verdict = check_span(remote, remote_table, d, d.bounds.remote_low,
-                                   d.bounds.remote_high, write, KVF_REMOTE, &found.index)
-        found.run.delta = remote.span.delta
-        used.append(remote)
-    else:
-        found.verdict = relocate(write, d, remote_table, found, used)
+    resolve_local(found, d, write, local, local_table)
     if not found.verdict:
-        enter_all(found, used)
+        resolve_remote(found, d, write, remote, remote_table)
+    if found.verdict:
+        found.release()
     return found
 
 
-cdef int relocate(bint write, Descriptors d, SpanTable table, Descriptors found, list used) except -1:
+cdef int relocate(bint write, Descriptors d, SpanTable table, Descriptors found,
+                  list used) except -1:
     """Look every remote address up; where all lie in one span, its delta serves the whole batch."""
     cdef list hit = []
     cdef Span span
-    cdef uint64_t[:, ::1] rows
     cdef int verdict = check_table(table, d, write, KVF_REMOTE, NULL, hit, &found.index)
     if verdict:
         return verdict
@@ -178,16 +210,3 @@ cdef int relocate(bint write, Descriptors d, SpanTable table, Descriptors found,
     found.array, found.run.d = copy, <const kvf_descriptor *><char *>copy
     return check_table(table, d, write, KVF_REMOTE, <kvf_descriptor *><char *>copy, [],
                        &found.index)
-
-
-cdef int enter_all(Descriptors found, list used):
-    cdef Span span
-    entered = []
-    found.spans = entered
-    for span in used:
-        if kvf_gate_enter(&span.span.gate) != KVF_ENTERED:
-            found.verdict = KVF_STALE
-            found.release()
-            return 0
-        entered.append(span)
-    return 0

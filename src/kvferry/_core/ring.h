@@ -47,6 +47,13 @@ static inline bool kvf_ring_pop(kvf_ring *r, kvf_entry *e) {
     return true;
 }
 
+/* Is the oldest entry one of transfer `d`? Only while nobody pops. */
+static inline bool kvf_ring_serves(const kvf_ring *r, const kvf_done *d) {
+    uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+    return atomic_load_explicit(&r->head, memory_order_acquire) != tail &&
+           r->entry[tail % KVF_RING_ENTRIES].done == d;
+}
+
 static inline bool kvf_ring_empty(const kvf_ring *r) {
     return atomic_load_explicit(&r->head, memory_order_acquire) ==
            atomic_load_explicit(&r->tail, memory_order_acquire);

@@ -85,7 +85,9 @@ class Batch:
         as arrays of blocks of `block_bytes`. Ids are integers, one-dimensional and equally many.
         Raises UsageError with the position of the first id outside its memory.
         """
-        here, there = _Side(local), _Side(remote)
+        here, there = _Side(local), _Side(remote, registered=True)
+        if not isinstance(block_bytes, (int, np.integer)):
+            raise UsageError(f"block_bytes is {block_bytes!r}", cause="not_integers")
         if block_bytes <= 0:
             raise UsageError(f"block_bytes is {block_bytes}", cause="zero_length")
         ours, theirs = _ids(local_ids), _ids(remote_ids)
@@ -115,19 +117,12 @@ class Batch:
         """A grid of blocks, such as one block of every layer: `counts` blocks a dimension, so many
         bytes of stride a dimension on each side, from an offset in bytes. Last dimension fastest.
         """
-        shape = np.atleast_1d(np.asarray(counts, np.int64))
-        grid = np.indices(tuple(shape)).reshape(len(shape), -1)
-        offsets = []
-        for strides, offset in ((local_strides, local_offset), (remote_strides, remote_offset)):
-            steps = np.atleast_1d(np.asarray(strides, np.int64))
-            if steps.shape != shape.shape:
-                raise UsageError(
-                    f"{len(steps)} strides for {len(shape)} dimensions", cause="unequal_lengths"
-                )
-            offsets.append(offset + steps @ grid)
-        return cls.of(
-            local, remote, local_offset=offsets[0], remote_offset=offsets[1], length=block_bytes
-        )
+        shape = _ids(counts)
+        if (shape < 0).any():
+            raise UsageError(f"counts are {shape.tolist()}", cause="bad_counts")
+        ours = _grid(shape, _ids(local_strides), local_offset)
+        theirs = _grid(shape, _ids(remote_strides), remote_offset)
+        return cls.of(local, remote, local_offset=ours, remote_offset=theirs, length=block_bytes)
 
     @classmethod
     def of(
@@ -144,15 +139,10 @@ class Batch:
         Each is an integer or an array, broadcast against each other. Without a length: one piece,
         from the offset to the end of `local`.
         """
-        here, there = _Side(local), _Side(remote)
+        here, there = _Side(local), _Side(remote, registered=True)
         if length is None:
-            length = here.length - np.asarray(local_offset)
-        ours, theirs, lengths = (
-            np.atleast_1d(column)
-            for column in np.broadcast_arrays(
-                *(_integers(value) for value in (local_offset, remote_offset, length))
-            )
-        )
+            length = here.length - _integers(local_offset)
+        ours, theirs, lengths = _columns(local_offset, remote_offset, length)
         here.check_offsets(ours, lengths)
         there.check_offsets(theirs, lengths)
         rows = np.empty((len(ours), 3), np.uint64)
@@ -170,13 +160,8 @@ class Batch:
         All of it must lie in registered regions when the batch is submitted; several regions may be
         mixed. Arrays of equal length, or integers.
         """
-        columns = np.broadcast_arrays(
-            *(
-                np.atleast_1d(np.asarray(c, np.uint64))
-                for c in (local_addresses, remote_addresses, lengths)
-            )
-        )
-        return cls(np.ascontiguousarray(np.stack(columns, axis=1)))
+        columns = _columns(local_addresses, remote_addresses, lengths)
+        return cls(np.stack(columns, axis=1).astype(np.uint64))
 
 
 class _Side:
@@ -184,13 +169,16 @@ class _Side:
 
     __slots__ = ("base", "held", "length", "name", "span")
 
-    def __init__(self, memory: Any) -> None:
+    def __init__(self, memory: Any, registered: bool = False) -> None:
         self.span: _core.Span | None = getattr(memory, "span", None)
         self.held: Buffer | None = None
         if self.span is not None:
             self.base, self.length = self.span.base, self.span.length
             self.name = f"region {memory.name!r}"
             return
+        if registered:
+            kind = type(memory).__name__
+            raise UsageError(f"{kind} is not a region of the peer", cause="not_registered")
         buffer = buffer_of(memory)
         self.base, self.length, self.held = buffer.address, buffer.length, buffer
         self.name = f"this {type(memory).__name__}"
@@ -215,11 +203,51 @@ class _Side:
         )
 
 
+def _grid(
+    shape: npt.NDArray[np.int64], steps: npt.NDArray[np.int64], offset: int
+) -> npt.NDArray[np.int64]:
+    """The offset of every point of a grid, last dimension fastest."""
+    if len(steps) != len(shape):
+        raise UsageError(
+            f"{len(steps)} strides for {len(shape)} dimensions", cause="unequal_lengths"
+        )
+    # Exact: what wrapped around could come to lie inside again.
+    reach = abs(offset) + sum(int(n) * abs(int(step)) for n, step in zip(shape, steps, strict=True))
+    if reach >= 1 << 63:
+        raise UsageError(f"the grid reaches {reach} bytes far", cause="out_of_bounds")
+    points = np.array([offset])
+    for n, step in zip(shape, steps, strict=True):
+        points = (points[:, np.newaxis] + np.arange(n) * step).reshape(-1)
+    return points
+
+
+def _columns(*values: Integers) -> list[npt.NDArray[np.int64]]:
+    """Integers and arrays as columns of one length."""
+    arrays = [_ids(value) for value in values]
+    try:
+        return list(np.broadcast_arrays(*arrays))
+    except ValueError:
+        lengths = " and ".join(str(len(array)) for array in arrays)
+        raise UsageError(f"columns of {lengths} integers", cause="unequal_lengths") from None
+
+
 def _integers(values: Integers) -> npt.NDArray[np.int64]:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise UsageError("expected integers, got uneven sequences", cause="not_integers") from None
+    if array.dtype.kind == "f":
+        array = _exact(values, array)
     if array.size and array.dtype.kind not in "iu":
         raise UsageError(f"expected integers, got {array.dtype}", cause="not_integers")
     return array.astype(np.int64, copy=False)
+
+
+def _exact(values: Integers, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """NumPy makes floats of a list whose integers lie on both sides of 2**63."""
+    exact = np.asarray(values, object)
+    whole = all(isinstance(value, int) for value in exact.flat)
+    return (exact & (1 << 64) - 1).astype(np.uint64) if whole else array
 
 
 def _ids(values: Integers) -> npt.NDArray[np.int64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import UsageError
 
@@ -34,14 +35,14 @@ def buffer_of(thing: Any) -> Buffer:
     """
     try:
         view = memoryview(thing)
-    except TypeError:
+    except (TypeError, ValueError):  # ValueError: elements that the buffer protocol cannot name
         pass
     else:
         return _from_view(view, thing)
     if hasattr(thing, "data_ptr"):
         return _from_tensor(thing)
     if hasattr(thing, "__array_interface__"):
-        return _from_view(memoryview(np.asarray(thing)), thing)
+        return _from_array(np.asarray(thing), thing)
     raise UsageError(f"{type(thing).__name__} is not a buffer", cause="not_a_buffer")
 
 
@@ -52,6 +53,12 @@ def _from_view(view: memoryview, thing: object) -> Buffer:
         raise UsageError(f"{type(thing).__name__} holds no bytes", cause="zero_length")
     address = np.frombuffer(view, np.uint8).ctypes.data
     return Buffer(address, view.nbytes, view.readonly, view)
+
+
+def _from_array(array: npt.NDArray[Any], thing: object) -> Buffer:
+    if not array.flags.c_contiguous:
+        raise UsageError(f"{type(thing).__name__} is not contiguous", cause="not_contiguous")
+    return _from_view(memoryview(array.reshape(-1).view(np.uint8)), thing)
 
 
 def _from_tensor(tensor: Any) -> Buffer:

@@ -3,7 +3,7 @@
 Locks, in the order in which they may be taken:
 
     1  attaching   held by whoever attaches or detaches a region: one at a time. Memory is mapped
-                   under it, nothing is sent.
+                   under it, and transfers over a revoked region are waited for; nothing is sent.
     2  lock        the fate of the channel. Held for a few lines; nothing is copied, mapped or
                    sent under it. (The fate of a transfer is settled natively, in one step.)
 
@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from ..batch import Batch
-from ..errors import ClosedError, Error, ForkedError, NotQuiet
+from ..errors import ClosedError, Error, ForkedError, NotQuiet, UsageError
 from ..link import Link, Published
 from ..memory import RegionTable, RemoteRegion, resolve
 from ..path import Path
 from ..stats import Stats, snapshot
 from .control import Control
+from .drain import drain
+from .mailbox import MESSAGE_MAX
 from .report import Report
 from .transfer import Failure, Transfer, deadline_after, timed_out
 
@@ -42,6 +44,9 @@ SWEEP_ABOVE = 64
 
 # Seconds between two looks for submitters that a closing channel has to abort.
 ABORT_AGAIN = 0.02
+
+# An announcement may come later than the revocation of its region, by so many revocations.
+REVOKED_KEPT = 4096
 
 
 class Channel:
@@ -85,7 +90,7 @@ class Channel:
         self._tally = _core.Tally()
         self._watch = control.watch
         self._over: Error | None = None
-        self._revoked: set[int] = set()
+        self._revoked: dict[int, None] = {}  # oldest first
 
     # ---- what users call ----
 
@@ -126,11 +131,14 @@ class Channel:
         return self._submit(_core.WRITE, batch, deadline).wait_until(deadline)
 
     def read_async(self, batch: Batch) -> Transfer:
-        """Submit a read and return. Small batches may be copied before it returns."""
+        """Submit a read and return; an inline path, or a small batch, is copied first.
+
+        Raises Full when no slot is free; else as read.
+        """
         return self._submit(_core.READ, batch, None)
 
     def write_async(self, batch: Batch) -> Transfer:
-        """Submit a write and return. Small batches may be copied before it returns."""
+        """Submit a write and return; see read_async."""
         return self._submit(_core.WRITE, batch, None)
 
     def call(self, service: str, request: bytes, timeout: float | None = None) -> bytes:
@@ -153,8 +161,14 @@ class Channel:
         """Put a message into the peer's bounded queue (Engine.notifications).
 
         Delivered at most once, after the transfers in `after` are done; when one of them failed
-        that failure is raised and nothing is sent. Blocks. Raises Full when the peer's queue is.
+        that failure is raised and nothing is sent. Blocks; at the timeout transfers that are still
+        pending are aborted. Raises Full when the peer's queue is; UsageError for a message above
+        64 KiB.
         """
+        if len(message) > MESSAGE_MAX:
+            raise UsageError(
+                f"a notification of {len(message)} bytes, {MESSAGE_MAX} at most", cause="too_long"
+            )
         deadline = None if timeout is None else deadline_after(timeout)
         for transfer in after:
             transfer.wait_until(deadline)
@@ -188,13 +202,11 @@ class Channel:
         try:
             d = resolve(op, batch, self._local, self._regions.spans, self.peer)
             transfer = Transfer(self, op, batch, d, _core.Done(self._engines))
-            self._flying[transfer] = None
             try:
+                self._flying[transfer] = None
                 lent = self._link.submit(op, d, transfer.done, deadline)
             except BaseException:
-                transfer.done.finish(0)  # no stream knows of it
-                self._flying.pop(transfer)
-                d.release()
+                self._unsubmit(transfer)
                 raise
         finally:
             self._gate.leave()
@@ -203,8 +215,20 @@ class Channel:
             if transfer.state != _core.PENDING:  # settled meanwhile, by a thread that saw no slot
                 self._give_back(transfer)
         if len(self._flying) > self._sweep_at:
-            self._sweep()
+            self.settle_quiet_ones()
+            self._sweep_at = 2 * len(self._flying) + SWEEP_ABOVE  # again when as many are new
         return transfer
+
+    def _unsubmit(self, transfer: Transfer) -> None:
+        """Submitting raised: nobody will ever have this transfer."""
+        if not transfer.done.stream_submissions:
+            transfer.done.fail(_core.ABORTED)
+            transfer.done.finish(0)
+        if transfer.done.wait(deadline_after(self._quiet_grace)):
+            transfer.end(None)
+            self._flying.pop(transfer, None)
+        # Else a signal came between two streams, and one of them is still in its chunk: it stays in
+        # the books, with all its memory, until the channel ends.
 
     def settle(self, transfer: Transfer) -> None:
         """`transfer` is quiet: fix its outcome, once, and give back what it holds."""
@@ -252,12 +276,11 @@ class Channel:
             wait_quiet=wait_quiet,
         )
 
-    def _sweep(self) -> None:
-        """Settle what is over and nobody waited for; the next sweep comes when as many are new."""
+    def settle_quiet_ones(self) -> None:
+        """Settle what is over and nobody waited for."""
         for transfer in list(self._flying):
             if transfer.done.quiet:
                 self.settle(transfer)
-        self._sweep_at = 2 * len(self._flying) + SWEEP_ABOVE
 
     async def until_quiet(self, transfer: Transfer) -> None:
         await self._bells.until_quiet(transfer.done, transfer.cancel)
@@ -269,12 +292,14 @@ class Channel:
     # ---- the end ----
 
     def end(self, why: Error) -> None:
-        """Close the channel because of `why`: see close."""
+        """Close the channel because of `why`: see close. Nothing in a forked child."""
+        if isinstance(self._over, ForkedError):
+            return
         self._die(why)
-        self._abort_all(why)
-        while not self._gate.drain(deadline_after(ABORT_AGAIN)):
-            self._abort_all(why)  # one who had entered and was not in the books yet
         deadline = deadline_after(self._quiet_grace)
+        self._abort_all(why)
+        while not self._gate.drain(deadline_after(ABORT_AGAIN)) and _core.now() < deadline:
+            self._abort_all(why)  # one who had entered and was not in the books yet
         for transfer in list(self._flying):
             if not transfer.done.wait(deadline):
                 raise self._poison(transfer)
@@ -318,10 +343,14 @@ class Channel:
         assert self._over is not None, "the gate is closed after the reason is set"
         return self._over.again()
 
-    def check_process(self) -> None:
-        """Raise ForkedError in a child of the process that made this channel."""
+    def help(self, transfer: Transfer, deadline: int | None) -> None:
+        """The calling thread is about to wait for `transfer`. Raises ForkedError in a child of the
+        process that made the channel: nobody would ever complete it there."""
         if isinstance(self._over, ForkedError):
             raise self._refusal()
+        lent = transfer.lent
+        if lent is not None:
+            self._link.help(lent, transfer.done, deadline)
 
     # ---- the peer's regions ----
 
@@ -345,35 +374,25 @@ class Channel:
         Returns when nothing here can touch it. Raises NotQuiet otherwise.
         """
         with self._attaching:
-            self._revoked.add(serial)
+            self._revoked[serial] = None
+            if len(self._revoked) > REVOKED_KEPT:
+                del self._revoked[next(iter(self._revoked))]
             region = self._regions.with_serial(serial)
             if region is None:
                 return
             region.span.close()
-            self.drain(region.span, "the peer's region was revoked")
+            drain(region.span, [self], self._quiet_grace, "the peer's region was revoked")
             self._drop(region)
-
-    def drain(self, span: _core.Span, text: str) -> None:
-        """Wait for the transfers over a closed span, then abort them. Raises NotQuiet."""
-        deadline = deadline_after(self._quiet_grace)
-        for transfer in self.using(span):
-            if not transfer.done.wait(deadline):
-                self.abort(transfer, ClosedError(text, cause="revoked", peer=self.peer))
-        deadline = deadline_after(self._quiet_grace)
-        for transfer in self.using(span):
-            if not transfer.done.wait(deadline):
-                raise self._poison(transfer)
-            self.settle(transfer)
 
     def _drop(self, region: RemoteRegion) -> None:
         region.span.close()
         self._regions.remove(region)
         self._link.detach(region)
 
-    def refresh(self) -> None:
+    def refresh(self, timeout: float | None = None) -> None:
         """Ask the peer for regions we have not heard of."""
         self._check_open()
-        for published in self._control.list_regions(self.path.link):
+        for published in self._control.list_regions(self.path.link, timeout):
             self.attach(published)
 
 

@@ -13,6 +13,8 @@ import socket
 import time
 from typing import NamedTuple
 
+import msgspec
+
 from ..address import Address, UnixAddress
 from ..errors import Error, PeerError, Timeout
 from ..link import Facts
@@ -21,15 +23,13 @@ from . import messages
 from .control import Control, ask
 from .handshake import ClientHandshake
 
-__all__ = ["Met", "Self", "meet"]
-
-PURPOSE = "control"
+__all__ = ["Identity", "Met", "meet"]
 
 # asm-generic/socket.h; Linux 6.5. Names the process without a moment in which its number is reused.
 SO_PEERPIDFD = 77
 
 
-class Self(NamedTuple):
+class Identity(NamedTuple):
     """What an engine tells of itself."""
 
     name: str
@@ -45,36 +45,42 @@ class Met(NamedTuple):
     facts: Facts
 
 
-def meet(us: Self, address: Address, poller: Poller, timeout: float, call_timeout: float) -> Met:
-    """Connect, prove, be proven to. Blocks for at most `timeout` seconds.
+def meet(
+    us: Identity, address: Address, poller: Poller, deadline: float, call_timeout: float
+) -> Met:
+    """Connect, prove, be proven to. Blocks at most until `deadline` of time.monotonic().
 
     Raises PeerError (unreachable, another version, gone), RightsError (token) or Timeout; nothing
     is left open then.
     """
-    deadline = time.monotonic() + timeout
     name = str(address)
     with contextlib.ExitStack() as undo:
-        connection, welcome = _shake(us, dial(address, timeout), poller, name, deadline)
+        sock = dial(address, _left(deadline, name))
+        connection, welcome = _shake(us, sock, poller, name, deadline)
         undo.callback(connection.close)
         if not isinstance(address, UnixAddress) and _same_host(us.facts, welcome.facts):
             door = dial_abstract(welcome.door, _left(deadline, name))
             connection.close()
             connection, welcome = _shake(us, door, poller, name, deadline)
             undo.callback(connection.close)
-        control = Control(connection, _pidfd(connection), name, welcome.facts.epoch, call_timeout)
+        facts = welcome.facts
+        if isinstance(address, UnixAddress):
+            # Whatever its namespace is called: a unix socket we met at passes descriptors.
+            facts = msgspec.structs.replace(facts, network=us.facts.network)
+        control = Control(connection, _pidfd(connection), name, facts.epoch, call_timeout)
         undo.pop_all()
-    return Met(control, connection, welcome.facts)
+    return Met(control, connection, facts)
 
 
 def _shake(
-    us: Self, sock: socket.socket, poller: Poller, peer: str, deadline: float
+    us: Identity, sock: socket.socket, poller: Poller, peer: str, deadline: float
 ) -> tuple[Connection, messages.Welcome]:
     connection = Connection(sock, _not_yet)
     connection.peer = peer
     with contextlib.ExitStack() as undo:
         undo.callback(connection.close)
         poller.watch(connection)
-        handshake = ClientHandshake(us.token, PURPOSE, us.facts.epoch, auth.new_nonce())
+        handshake = ClientHandshake(us.token, us.facts.epoch, auth.new_nonce())
         challenge = _ask(connection, handshake.hello, peer, deadline)
         if not isinstance(challenge, messages.Challenge):
             raise _confused(peer)
@@ -83,6 +89,8 @@ def _shake(
         if not isinstance(welcome, messages.Welcome):
             raise _confused(peer)
         handshake.check(welcome.proof)
+        if welcome.facts.epoch != challenge.epoch:
+            raise _confused(peer)  # the epoch is what the proof was about
         connection.limit = LIMIT
         connection.authenticated = True
         undo.pop_all()

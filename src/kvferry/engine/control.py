@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from .. import _core
 from ..errors import Error, Full, PeerError, RightsError, UsageError
@@ -25,10 +25,17 @@ _REFUSALS: dict[str, type[Error]] = {
 
 
 def ask(
-    connection: Connection, message: Message, timeout: float | None, peer: str
+    connection: Connection,
+    message: Message,
+    timeout: float | None,
+    peer: str,
+    lent: Sequence[int] = (),
 ) -> tuple[Message, list[int]]:
-    """The peer's answer and the descriptors with it, which the caller owns. Raises its refusal."""
-    body, fds = connection.call(messages.encode(message), (), timeout)
+    """The peer's answer and the descriptors with it, which the caller owns. Raises its refusal.
+
+    `lent` descriptors travel with the message.
+    """
+    body, fds = connection.call(messages.encode(message), lent, timeout)
     try:
         answer = messages.decode(body)
         if isinstance(answer, messages.Refusal):
@@ -43,7 +50,7 @@ def ask(
 class Control:
     """One authenticated control connection. Thread-safe.
 
-    watch  tells whether the peer is gone; its `lost` is set before the connection's number is free
+    watch  tells whether the peer is gone
     """
 
     def __init__(
@@ -51,9 +58,12 @@ class Control:
     ) -> None:
         self.peer = peer
         self.epoch = epoch
-        self.watch = _core.PeerWatch(pidfd, connection.fileno())
+        # A number of our own: the connection's may be somebody else's a moment after it is lost.
+        self._descriptors = [os.dup(connection.fileno())]
+        self.watch = _core.PeerWatch(pidfd, self._descriptors[0])
+        if pidfd is not None:
+            self._descriptors.append(pidfd)
         self._connection = connection
-        self._pidfd = pidfd
         self._timeout = timeout
 
     def call(self, service: str, request: bytes, timeout: float | None) -> bytes:
@@ -65,20 +75,22 @@ class Control:
     def notify(self, name: str, message: bytes, timeout: float | None) -> None:
         self._ask(messages.Notify(name, message), timeout)
 
-    def list_regions(self, link: LinkKind) -> Iterator[Published]:
+    def list_regions(self, link: LinkKind, timeout: float | None) -> Iterator[Published]:
         """The peer's regions as they stand, each owned by who iterates."""
         after, more = 0, True
         while more:
             answer, fds = ask(
-                self._connection, messages.ListRegions(link, after), self._timeout, self.peer
+                self._connection,
+                messages.ListRegions(link, after),
+                self._timeout if timeout is None else timeout,
+                self.peer,
             )
             with contextlib.ExitStack() as undo:
                 undo.callback(close_all, fds)
-                if not isinstance(answer, messages.Regions) or sum(answer.counts) != len(fds):
+                if not isinstance(answer, messages.Regions) or not answer.fits(after, len(fds)):
                     raise self._confused(answer)
-                more = answer.more and bool(answer.records)
+                after, more = answer.last, answer.more
                 for record, count in zip(answer.records, answer.counts, strict=True):
-                    after = max(after, record.serial)
                     taken = fds[:count]
                     del fds[:count]
                     yield Published(record, taken)
@@ -86,18 +98,17 @@ class Control:
     def close(self) -> None:
         self.watch.lost = True
         self._connection.close()
-        self._close_pidfd()
+        self._close_descriptors()
 
     def abandon(self) -> None:
         """In a forked child: close what was inherited, without a word to the peer."""
         self.watch.lost = True
         self._connection.abandon()
-        self._close_pidfd()
+        self._close_descriptors()
 
-    def _close_pidfd(self) -> None:
-        pidfd, self._pidfd = self._pidfd, None
-        if pidfd is not None:
-            os.close(pidfd)
+    def _close_descriptors(self) -> None:
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
     def _ask(self, message: Message, timeout: float | None) -> Message:
         answer, fds = ask(

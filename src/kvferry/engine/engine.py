@@ -6,6 +6,7 @@ import logging
 import os
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -15,8 +16,17 @@ from typing import Any, NamedTuple
 from .. import _core, config
 from ..address import Address, TcpAddress, UnixAddress
 from ..address import parse as parse_address
-from ..errors import ClosedError, Error, ForkedError, NotQuiet, PathRefused, PeerError, UsageError
-from ..link import FabricDriver, Link, LoopbackDriver, Published
+from ..errors import (
+    ClosedError,
+    Error,
+    ForkedError,
+    NotQuiet,
+    PathRefused,
+    PeerError,
+    Timeout,
+    UsageError,
+)
+from ..link import FabricDriver, Link, LoopbackDriver
 from ..memory import Region
 from ..path import LinkKind, Path, SubmitterKind
 from ..path import parse as parse_path
@@ -26,24 +36,18 @@ from ..submit import HostSubmitter, InlineSubmitter, SlotPool, Submitter
 from . import messages
 from .awaiting import Bells
 from .channel import Channel
-from .connect import Met, Self, meet
+from .connect import Identity, Met, meet
+from .drain import drain
 from .identity import facts_of_a_new_engine
 from .inbound import Inbound
+from .mailbox import Mailbox, Notification
 from .negotiate import rank
 from .pushes import serve_channel
-from .regions import OwnRegions
+from .regions import OwnRegions, Page
 
 __all__ = ["Engine", "Notification"]
 
 logger = logging.getLogger("kvferry.engine")
-
-
-class Notification(NamedTuple):
-    """One message of Channel.notify: who sent it, under which name, and its bytes."""
-
-    peer: str
-    name: str
-    message: bytes
 
 
 class Engine:
@@ -64,12 +68,15 @@ class Engine:
         self._pid = os.getpid()
         self._over: Error | None = None
         self._lock = threading.Lock()
-        self._dialing: dict[object, threading.Lock] = {}
+        self._dialing: weakref.WeakValueDictionary[object, _DialLock] = (
+            weakref.WeakValueDictionary()
+        )
+        self._every_channel: set[Channel] = set()  # until it has ended, whoever else forgets it
         self._channels: dict[tuple[int, tuple[Path, ...], _ChannelOptions], Channel] = {}
         self._epochs: dict[Address, int] = {}  # who was met at an address last
         self._inbounds: set[Inbound] = set()
         self._services: dict[str, Callable[[bytes], bytes]] = {}
-        self._notifications: queue.Queue[Notification] = queue.Queue(self.options.notifications)
+        self._mailbox = Mailbox(self.options.notifications)
         self._copies = _core.Engines(self.options.copy_engines)
         self._bells = Bells()
         runtime = HostRuntime(self._copies)
@@ -78,7 +85,7 @@ class Engine:
             LinkKind.FABRIC: FabricDriver(runtime),
         }
         self._own = OwnRegions(runtime, self._drivers)
-        self._slots = SlotPool(runtime.stream)
+        self._slots = SlotPool(runtime.stream, self._settle_quiet_ones)
         self._poller = Poller(f"{self.facts.epoch:016x}"[:8])
         self.addresses: tuple[str, ...] = ()
         self._sockets: list[Any] = []
@@ -140,9 +147,10 @@ class Engine:
     def unregister(self, region: Region) -> None:
         """End a region: no new transfers, wait for those in flight, peers let go, memory is freed.
 
-        Blocks for at most the grace for quiet, twice; transfers that take longer are aborted. A
-        peer that stays silent keeps its mapping, whose pages are nobody else's. Raises ClosedError
-        for a region that is not registered, NotQuiet when a copy over it does not stop.
+        Transfers over it may end within the grace for quiet, then they are aborted; at peers the
+        same again. Blocks for at most four graces. A peer that stays silent keeps its mapping,
+        whose pages are nobody else's. Raises ClosedError for a region that is not registered,
+        NotQuiet when a copy over it does not stop.
         """
         self._check_open()
         if self._own.withdraw(region):
@@ -173,9 +181,17 @@ class Engine:
         there = parse_address(address)
         wanted = parse_path(path)
         options = _ChannelOptions.of(self.options, streams, inline_below)
-        with self._dial_lock((there, wanted, options)):
+        deadline = time.monotonic() + timeout
+        dialing = self._dial_lock((there, wanted, options))
+        if not dialing.lock.acquire(timeout=max(timeout, 0)):
+            raise Timeout(
+                "somebody else has been connecting there", cause="connect_timeout", peer=str(there)
+            )
+        try:
             known = self._channel_of(self._epochs.get(there), wanted, options)
-            return known or self._connect(there, wanted, options, timeout)
+            return known or self._connect(there, wanted, options, deadline)
+        finally:
+            dialing.lock.release()
 
     def serve(self, service: str, handler: Callable[[bytes], bytes]) -> None:
         """Answer Channel.call(service, request) of peers with handler(request).
@@ -192,15 +208,12 @@ class Engine:
     def notifications(self, timeout: float | None = 0.0) -> list[Notification]:
         """Notifications that have come, oldest first; waits `timeout` seconds for the first one.
 
-        None waits without limit.
+        None waits without limit. Raises ClosedError when the engine is closed meanwhile.
         """
         self._check_open()
-        try:
-            found = [self._notifications.get(timeout != 0.0, timeout)]
-        except queue.Empty:
-            return []
-        while not self._notifications.empty():
-            found.append(self._notifications.get_nowait())
+        found = self._mailbox.take(timeout)
+        if not found:
+            self._check_open()  # it was closed meanwhile
         return found
 
     def close(self) -> None:
@@ -212,6 +225,7 @@ class Engine:
         if self._over is not None:
             return
         self._over = ClosedError(f"engine {self.name} was closed", cause="closed")
+        self._mailbox.close()
         restless = []
         for channel in self._live_channels():
             try:
@@ -242,7 +256,7 @@ class Engine:
     def welcome(self, proof: bytes) -> messages.Welcome:
         return messages.Welcome(proof, self.name, self.facts, self._door)
 
-    def publish_after(self, link: LinkKind, after: int, most: int) -> tuple[list[Published], bool]:
+    def page_of_regions(self, link: LinkKind, after: int, most: int) -> Page:
         return self._own.publish_after(link, after, most)
 
     def answer(self, service: str, request: bytes) -> bytes:
@@ -253,11 +267,7 @@ class Engine:
 
     def deliver(self, peer: str, name: str, message: bytes) -> bool:
         """False when the queue is full."""
-        try:
-            self._notifications.put_nowait(Notification(peer, name, message))
-        except queue.Full:
-            return False
-        return True
+        return self._mailbox.put(Notification(peer, name, message))
 
     # ---- listening ----
 
@@ -301,15 +311,15 @@ class Engine:
 
     # ---- connecting ----
 
-    def _dial_lock(self, key: object) -> threading.Lock:
+    def _dial_lock(self, key: object) -> _DialLock:
         with self._lock:
-            return self._dialing.setdefault(key, threading.Lock())
+            return self._dialing.setdefault(key, _DialLock())
 
     def _connect(
-        self, there: Address, wanted: tuple[Path, ...], options: _ChannelOptions, timeout: float
+        self, there: Address, wanted: tuple[Path, ...], options: _ChannelOptions, deadline: float
     ) -> Channel:
-        us = Self(self.name, self.facts, self._token)
-        met = meet(us, there, self._poller, timeout, self.options.call_timeout)
+        us = Identity(self.name, self.facts, self._token)
+        met = meet(us, there, self._poller, deadline, self.options.call_timeout)
         self._epochs[there] = met.facts.epoch
         with ExitStack() as undo:
             undo.callback(met.control.close)
@@ -331,9 +341,10 @@ class Engine:
             undo.callback(channel.close)
             met.connection.serve = serve_channel(channel)
             met.connection.on_lost = partial(_channel_lost, weakref.ref(channel))
-            channel.refresh()
+            channel.refresh(max(deadline - time.monotonic(), 0))
             with self._lock:
                 self._check_open()
+                self._every_channel.add(channel)
                 self._channels[met.facts.epoch, wanted, options] = channel
             undo.pop_all()
         return channel
@@ -349,10 +360,18 @@ class Engine:
             for key, known in list(self._channels.items()):
                 if known is channel:
                     del self._channels[key]
+            for address, epoch in list(self._epochs.items()):
+                if epoch == channel.epoch:
+                    del self._epochs[address]
+            self._every_channel.discard(channel)
 
     def _live_channels(self) -> list[Channel]:
         with self._lock:
-            return list(self._channels.values())
+            return list(self._every_channel)
+
+    def _settle_quiet_ones(self) -> None:
+        for channel in self._live_channels():
+            channel.settle_quiet_ones()
 
     def _open_link(
         self, met: Met, wanted: tuple[Path, ...], options: _ChannelOptions
@@ -384,22 +403,22 @@ class Engine:
     # ---- regions going and coming ----
 
     def _announce(self, region: Region) -> None:
-        for inbound in self._listeners():
+        for inbound in self._subscribers():
             published = self._own.publish(inbound.link, region) if inbound.link else None
-            if published is not None:
-                self._poller.submit(partial(inbound.announce, published, self.options.call_timeout))
+            if published is not None and inbound.announce(published):
+                self._poller.submit(partial(inbound.pay, self.options.call_timeout))
 
     def _retire(self, region: Region) -> None:
-        for channel in self._live_channels():
-            channel.drain(region.span, "the local region was unregistered")
+        text = "the local region was unregistered"
+        drain(region.span, self._live_channels(), self.options.quiet_grace, text)
         answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        listeners = self._listeners()
-        for inbound in listeners:
+        subscribers = self._subscribers()
+        for inbound in subscribers:
             self._poller.submit(partial(self._revoke, inbound, region.serial, answers))
-        kept = [inbound for inbound in listeners if not answers.get()]
+        kept = [inbound for inbound in subscribers if not answers.get()]
         if kept:
             logger.warning("%d peers still map %r; its pages are theirs now", len(kept), region)
-        region.free()
+        self._own.free(region)
 
     def _revoke(self, inbound: Inbound, serial: int, answers: queue.SimpleQueue[bool]) -> None:
         try:
@@ -408,7 +427,7 @@ class Engine:
             answers.put(False)
             raise
 
-    def _listeners(self) -> list[Inbound]:
+    def _subscribers(self) -> list[Inbound]:
         with self._lock:
             return [inbound for inbound in self._inbounds if inbound.link is not None]
 
@@ -416,7 +435,7 @@ class Engine:
         for region in list(self._own.table.values()):
             region.span.close()
             self._own.table.remove(region)
-            region.free()
+            self._own.free(region)
 
     # ---- the end ----
 
@@ -428,7 +447,7 @@ class Engine:
         """In a forked child: every call raises ForkedError; inherited descriptors are closed."""
         if self._over is None:
             self._over = ForkedError(f"engine {self.name} belongs to the parent", cause="forked")
-        for channel in list(self._channels.values()):
+        for channel in list(self._every_channel):
             channel.forked()
         for inbound in self._inbounds:
             inbound.abandon()
@@ -437,6 +456,15 @@ class Engine:
         self._poller.abandon()
         self._own.forked()
         self._bells.forked()
+
+
+class _DialLock:
+    """Held by whoever connects to one peer over one path; gone when nobody does."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
 
 
 class _ChannelOptions(NamedTuple):

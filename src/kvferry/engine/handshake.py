@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..errors import PeerError, RightsError
 from ..rpc import auth
-from .messages import VERSION, Challenge, Hello
+from .messages import CONTROL, VERSION, Challenge, Hello
 
 __all__ = ["ClientHandshake", "ServerHandshake"]
 
@@ -19,9 +19,9 @@ __all__ = ["ClientHandshake", "ServerHandshake"]
 class ClientHandshake:
     """The side that connects, for one connection."""
 
-    def __init__(self, token: bytes, purpose: str, epoch: int, nonce: bytes) -> None:
+    def __init__(self, token: bytes, epoch: int, nonce: bytes) -> None:
         self._token = token
-        self.hello = Hello(VERSION, purpose, epoch, nonce)
+        self.hello = Hello(VERSION, CONTROL, epoch, nonce)
         self._transcript: auth.Transcript | None = None
 
     def prove(self, challenge: Challenge) -> bytes:
@@ -64,6 +64,8 @@ def _transcript(hello: Hello, challenge: Challenge) -> auth.Transcript:
             f"{challenge.version}",
             cause="version",
         )
+    if hello.purpose != CONTROL:
+        raise PeerError(f"a connection for {hello.purpose!r}", cause="protocol")
     for nonce in (hello.nonce, challenge.nonce):
         if len(nonce) != auth.NONCE_SIZE:
             raise PeerError(f"a nonce of {len(nonce)} bytes", cause="protocol")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ from ..link import Published
 from ..path import LinkKind
 from ..rpc import LIMIT, MAX_FDS, Connection, auth, close_all
 from . import messages
+from .control import ask
 from .handshake import ServerHandshake
 from .messages import Message
 
@@ -44,6 +47,8 @@ class Inbound:
         self._handshake = ServerHandshake(token, engine.epoch, auth.new_nonce())
         self._link: LinkKind | None = None
         self._connection: Connection | None = None
+        self._owed: deque[Published] = deque()
+        self._paying = threading.Lock()
         self.peer = "?"
         self.epoch = 0
 
@@ -95,11 +100,11 @@ class Inbound:
             self._link = LinkKind(message.link)
         except ValueError:
             raise UsageError(f"unknown link {message.link!r}", cause="path") from None
-        published, more = self._engine.publish_after(self._link, message.after, MAX_FDS)
+        published, last, more = self._engine.page_of_regions(self._link, message.after, MAX_FDS)
         fds = [fd for each in published for fd in each.fds]
         records = [each.record for each in published]
         counts = [len(each.fds) for each in published]
-        return messages.Regions(records, counts, more), _Lent(fds)
+        return messages.Regions(records, counts, last, more), _Lent(fds)
 
     def _call(self, message: messages.Call) -> Answer:
         return messages.Result(self._engine.answer(message.service, message.request)), ()
@@ -116,10 +121,31 @@ class Inbound:
         """Over which link it wants to hear of regions; None before it asked."""
         return self._link
 
-    def announce(self, published: Published, timeout: float) -> None:
-        """Tell of a region made since. Owns what is published. A peer that is gone is no error."""
-        self._tell(messages.Announce(published.record), published.fds, timeout)
-        published.discard()
+    def announce(self, published: Published) -> bool:
+        """Owe the peer the news of a region, and own it; True when `pay` is to be called."""
+        self._owed.append(published)
+        return self._paying.acquire(blocking=False)
+
+    def pay(self, timeout: float) -> None:
+        """Tell what is owed, one after the other, so that a slow peer costs one thread.
+
+        A peer that does not answer in time is told nothing more: it asks when it misses a region.
+        """
+        answered = True
+        while True:
+            try:
+                published = self._owed.popleft()
+            except IndexError:
+                self._paying.release()
+                if not self._owed or not self._paying.acquire(blocking=False):
+                    return
+                continue
+            try:
+                if answered:
+                    news = messages.Announce(published.record)
+                    answered = self._tell(news, published.fds, timeout)
+            finally:
+                published.discard()
 
     def revoke(self, serial: int, timeout: float) -> bool:
         """Ask it to let go of a region; True when it has, or is gone."""
@@ -130,16 +156,12 @@ class Inbound:
         if connection is None or self._phase is not Phase.OPEN:
             return True
         try:
-            body, received = connection.call(messages.encode(message), fds, timeout)
+            answer, received = ask(connection, message, timeout, self.peer, fds)
         except Error as error:
             logger.info("telling %s failed: %s", self.peer, error)
             return connection.lost is not None
         close_all(received)
-        return not isinstance(messages.decode(body), messages.Refusal)
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
+        return isinstance(answer, messages.Empty)
 
     def abandon(self) -> None:
         """In a forked child."""

@@ -20,6 +20,7 @@ from ..link import Facts
 from ..memory import RegionRecord
 
 __all__ = [
+    "CONTROL",
     "VERSION",
     "Announce",
     "Call",
@@ -41,6 +42,9 @@ __all__ = [
 
 # Raised when a message or a frame changes its meaning; engines of unequal versions do not talk.
 VERSION = 1
+
+# The one purpose a connection has so far.
+CONTROL = "control"
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -81,12 +85,22 @@ class ListRegions(msgspec.Struct, frozen=True, tag="list"):
 class Regions(msgspec.Struct, frozen=True, tag="regions"):
     """The message's descriptors belong to the records in order, `counts[i]` of them to record i.
 
-    `more`: ask again, after the last serial.
+    `more`: ask again, after the serial `last`.
     """
 
     records: list[RegionRecord]
     counts: list[int]
+    last: int
     more: bool
+
+    def fits(self, after: int, descriptors: int) -> bool:
+        """Does it hang together, and lead on from `after`?"""
+        return (
+            len(self.records) == len(self.counts)
+            and all(count >= 0 for count in self.counts)
+            and sum(self.counts) == descriptors
+            and (self.last > after or not self.more)
+        )
 
 
 class Announce(msgspec.Struct, frozen=True, tag="announce"):

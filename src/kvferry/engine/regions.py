@@ -6,19 +6,31 @@ import itertools
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import ExitStack
-from typing import Any
+from contextlib import ExitStack, suppress
+from typing import Any, NamedTuple
 
 from .. import _core
 from ..batch import Buffer, buffer_of
 from ..errors import ClosedError, UsageError
 from ..link import Driver, Published
 from ..memory import Region, RegionTable
-from ..memory.backing import file_behind
+from ..memory.backing import MappedFile, files_behind
 from ..path import LinkKind
 from ..runtime import Access, Place, Runtime
 
-__all__ = ["OwnRegions"]
+__all__ = ["OwnRegions", "Page"]
+
+
+class Page(NamedTuple):
+    """Some regions on their way to a peer, owned by who holds this.
+
+    last  serial that was looked at
+    more  there are later ones
+    """
+
+    published: list[Published]
+    last: int
+    more: bool
 
 
 class OwnRegions:
@@ -29,6 +41,7 @@ class OwnRegions:
         self._drivers = drivers
         self._serials = itertools.count(1)
         self._lock = threading.Lock()
+        self._sharing = threading.Lock()  # an allocation is exported, or closed, by one at a time
         self.table: RegionTable[Region] = RegionTable()
 
     @property
@@ -78,19 +91,34 @@ class OwnRegions:
 
     def publish(self, link: LinkKind, region: Region) -> Published | None:
         """What a peer needs to reach `region` over `link`; None when it cannot, or it is gone."""
-        try:
-            return self._drivers[link].publish(region)
-        except ClosedError:
-            return None
+        with self._sharing:
+            try:
+                return self._drivers[link].publish(region)
+            except ClosedError:
+                return None
 
-    def publish_after(self, link: LinkKind, after: int, most: int) -> tuple[list[Published], bool]:
-        """At most `most` regions with a serial above `after`, and whether there are more."""
+    def publish_after(self, link: LinkKind, after: int, most: int) -> Page:
+        """`most` regions with a serial above `after`; those that `link` cannot reach left out."""
         later = sorted(
             (region for region in self.table.values() if region.serial > after),
             key=lambda region: region.serial,
         )
-        published = [self.publish(link, region) for region in later[:most]]
-        return [each for each in published if each is not None], len(later) > most
+        page = later[:most]
+        last = page[-1].serial if page else after
+        with ExitStack() as undo:
+            published = []
+            for region in page:
+                each = self.publish(link, region)
+                if each is not None:
+                    undo.callback(each.discard)
+                    published.append(each)
+            undo.pop_all()
+        return Page(published, last, len(later) > most)
+
+    def free(self, region: Region) -> None:
+        """Give the memory of a withdrawn region back. No transfer uses it any more."""
+        with self._sharing:
+            region.free()
 
     def forked(self) -> None:
         """In a forked child: close inherited descriptors; the memory is not mapped here."""
@@ -111,10 +139,22 @@ def _check_backing(buffer: Buffer) -> None:
             range=(buffer.address, buffer.length),
         )
     with open("/proc/self/maps") as maps:
-        file = file_behind(maps, buffer.address, buffer.length)
-    if file is not None:
-        raise UsageError(
-            f"{file} is mapped there and could be truncated under us: copy it into memory first",
-            cause="file_backed",
-            range=(buffer.address, buffer.length),
-        )
+        behind = files_behind(maps, buffer.address, buffer.length)
+    for file in behind:
+        if not _sealed(file):
+            raise UsageError(
+                f"{file.name} is mapped there and could be truncated under us: copy it first",
+                cause="file_backed",
+                range=(buffer.address, buffer.length),
+            )
+
+
+def _sealed(file: MappedFile) -> bool:
+    """Is it a memory file that nobody can cut short? Only known of files this process has open."""
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            if os.stat(int(fd)).st_ino == file.inode:
+                code, seals = _core.vm_seals(int(fd))
+                if not code and seals & _core.SEAL_SHRINK:
+                    return True
+    return False

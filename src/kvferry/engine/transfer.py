@@ -35,15 +35,6 @@ class Status(Enum):
     UNKNOWN = "unknown"
 
 
-# (copies were stopped, the peer is gone) -> how a quiet transfer ended
-ENDINGS = {
-    (False, False): Status.DONE,
-    (False, True): Status.UNKNOWN,
-    (True, False): Status.FAILED,
-    (True, True): Status.UNKNOWN,
-}
-
-
 class Transfer(Flight):
     """A batch on its way. Made by Channel.read_async and write_async; thread-safe; awaitable.
 
@@ -76,7 +67,7 @@ class Transfer(Flight):
         channel = self.channel
         if self.state == PENDING:
             if not self.done.quiet:
-                channel.check_process()  # in a forked child nobody would ever complete it
+                channel.help(self, deadline)
             if not self.done.wait(deadline):
                 channel.expire(self)
             channel.settle(self)
@@ -118,7 +109,12 @@ class Transfer(Flight):
         Cancelling the await cancels the transfer; CancelledError comes once it is quiet.
         """
         if not self.done.quiet:
-            yield from self.channel.until_quiet(self).__await__()
+            try:
+                yield from self.channel.until_quiet(self).__await__()
+            except BaseException:
+                if self.status is not Status.PENDING and self.failure is not None:
+                    self.failure.dismiss()  # whoever cancelled the await knows
+                raise
         return self.wait_until(None)
 
     def __repr__(self) -> str:
@@ -139,12 +135,13 @@ class Failure:
     def of(cls, transfer: Transfer, gone: bool) -> Failure:
         """Judge a quiet transfer that did not land."""
         outcome = transfer.done.outcome
-        status = ENDINGS[outcome != _core.OK, gone]
-        if status is Status.FAILED and outcome == _core.ABORTED and transfer.why is not None:
-            return cls(status, transfer.why)
-        if status is Status.FAILED:
-            return cls(status, timed_out(transfer.channel.peer))
-        return cls(Status.UNKNOWN, _unknown(transfer.channel.peer))
+        if gone or outcome == _core.OK:
+            return cls(Status.UNKNOWN, _unknown(transfer.channel.peer))
+        if outcome == _core.EXPIRED or transfer.why is None:
+            return cls(Status.FAILED, timed_out(transfer.channel.peer))
+        error = transfer.why.again()
+        error.bytes_moved = None
+        return cls(Status.FAILED, error)
 
     def look(self) -> Error:
         """The error, to be raised."""
@@ -152,7 +149,7 @@ class Failure:
         return self._error.again()
 
     def dismiss(self) -> None:
-        """Another thread judged first; this judgement is nobody's business."""
+        """Nobody needs to look: it is known, or another thread judged first."""
         self._seen = True
 
     def __del__(self) -> None:

@@ -88,6 +88,10 @@ class Link(ABC):
         """Ask it to stop at its next chunk; it is over when `done` is quiet."""
 
     @abstractmethod
+    def help(self, lent: Slot, done: Done, deadline: int | None) -> None:
+        """The calling thread is about to wait for `done`: let it do what nobody has begun."""
+
+    @abstractmethod
     def release(self, lent: Slot, failed: bool) -> None:
         """The transfer is quiet: take back what was lent to it."""
 

@@ -21,6 +21,8 @@ from .stream import StreamLink
 
 __all__ = ["FabricDriver"]
 
+ADDRESSES = 1 << 64
+
 
 class FabricDriver(Driver):
     """Shares the engine's own regions as handles of `runtime`."""
@@ -68,21 +70,24 @@ class FabricLink(StreamLink):
 
     def attach(self, published: Published) -> RemoteRegion:
         record, access = published.record, _access(published.record)
-        (fd,) = published.fds
-        handle = ShareHandle(fd, record.size, record.page, access)
+        if len(published.fds) != 1:
+            published.discard()
+            raise self._bad(record, f"comes with {len(published.fds)} descriptors")
+        handle = ShareHandle(published.fds[0], record.size, record.page, access)
         allocation = self._runtime.import_handle(handle)
         with allocation, ExitStack() as undo:
-            if record.length > allocation.size:
-                raise UsageError(
-                    f"region {record.name!r} claims {record.length} bytes, its handle has "
-                    f"{allocation.size}",
-                    cause="bad_handle",
-                    peer=self.peer,
-                )
+            if not 0 < record.length <= allocation.size:
+                claim = f"claims {record.length} bytes, its handle has {allocation.size}"
+                raise self._bad(record, claim)
+            if not 0 <= record.base <= ADDRESSES - record.length:
+                raise self._bad(record, f"claims to lie at {record.base:#x}")
             reservation = undo.enter_context(self._runtime.reserve(allocation.size))
             mapping = self._runtime.map(allocation, reservation, access)
         span = Span(record.base, record.length, mapping.address, not record.readonly)
         return RemoteRegion(record, self.peer, self.epoch, span, mapping)
+
+    def _bad(self, record: RegionRecord, what: str) -> UsageError:
+        return UsageError(f"region {record.name!r} {what}", cause="bad_handle", peer=self.peer)
 
     def detach(self, region: RemoteRegion) -> None:
         if region.mapping is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .._core import Span
 from ..memory import Region, RegionRecord, RemoteRegion
 from ..path import LinkKind
+from ..runtime import Access
 from ..submit import Submitter
 from .base import Driver, Facts, Link, Published
 from .stream import StreamLink
@@ -29,7 +30,7 @@ class LoopbackDriver(Driver):
             length=region.length,
             size=region.length,
             page=1,
-            readonly=region.readonly,
+            readonly=region.readonly or region.shared is Access.READ,
             handle="address",
         )
         return Published(record, [])

@@ -25,6 +25,9 @@ class StreamLink(Link):
     def abort(self, done: Done) -> None:
         done.abort()
 
+    def help(self, lent: Slot, done: Done, deadline: int | None) -> None:
+        self._submitter.help(lent, done, deadline)
+
     def release(self, lent: Slot, failed: bool) -> None:
         self._submitter.release(lent, failed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import _core
 from ..batch import Batch
-from ..errors import ClosedError, Error, RightsError, UsageError
+from ..errors import ClosedError, Error, NoMemory, RightsError, UsageError
 
 __all__ = ["resolve"]
 
@@ -20,7 +20,7 @@ def resolve(
     """
     held = batch.local_held
     if held is not None and held.readonly and op == _core.READ:
-        raise RightsError("the local buffer is read-only", cause="read_only")
+        raise RightsError("the local buffer is read-only", cause="read_only", peer=peer)
     found = _core.resolve(
         op == _core.WRITE,
         batch.descriptors,
@@ -46,13 +46,16 @@ _VERDICTS: dict[int, tuple[type[Error], str, str]] = {
         "stale_region",
         "the {side} region is gone: closed, revoked or of another epoch or channel",
     ),
-    _core.NO_MEMORY: (UsageError, "no_memory", "no memory to check the batch"),
+    _core.NO_MEMORY: (NoMemory, "no_memory", "no memory to check the batch"),
 }
 
 
 def _refusal(found: _core.Descriptors, batch: Batch, peer: str) -> Error:
     kind, cause, text = _VERDICTS[found.verdict]
-    one_descriptor = found.verdict in (_core.UNKNOWN, _core.LEAVES)
+    given = batch.local if found.side == _core.LOCAL else batch.remote
+    one_descriptor = found.verdict in (_core.UNKNOWN, _core.LEAVES) or (
+        found.verdict == _core.READONLY and given is None
+    )
     return kind(
         text.format(side=_SIDES[found.side]),
         cause=cause,

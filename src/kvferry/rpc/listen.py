@@ -186,9 +186,10 @@ def _remove_stale(address: UnixAddress) -> None:
         raise OSError(errno.EADDRINUSE, "the file is not a socket")
     try:
         _dial_unix(address.path, str(address), 1.0).close()
-    except PeerError:
-        os.unlink(address.path)
-        return
+    except PeerError as error:
+        if isinstance(error.__cause__, ConnectionRefusedError):
+            os.unlink(address.path)
+            return
     except Timeout:
         pass  # so busy that it is alive
     raise OSError(errno.EADDRINUSE, "somebody listens on it")

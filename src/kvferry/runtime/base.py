@@ -152,6 +152,13 @@ class Stream(ABC):
         """
 
     @abstractmethod
+    def help(self, done: Done, deadline: int | None) -> None:
+        """The calling thread is about to wait for `done`: let it do work for it that nobody began.
+
+        From any thread. `deadline` in nanoseconds of _core.now(); copies stop there, failed.
+        """
+
+    @abstractmethod
     def query(self) -> StreamState:
         """Whether anything enqueued is left to do. Does not block."""
 

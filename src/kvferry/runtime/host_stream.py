@@ -35,6 +35,9 @@ class HostStream(Stream):
         if not self._native.flag(done, word):
             raise Full("the stream's ring is full", cause="ring_full")
 
+    def help(self, done: _core.Done, deadline: int | None) -> None:
+        self._native.help(done, deadline)
+
     def query(self) -> StreamState:
         return StreamState.BUSY if self._native.busy else StreamState.IDLE
 

@@ -99,7 +99,7 @@ def _descriptor(allocation: Allocation, access: Access) -> int:
 def take_over(handle: ShareHandle) -> Allocation:
     """The memory behind a handle from somebody who is not trusted."""
     try:
-        size = os.fstat(handle.fd).st_size
+        os.fstat(handle.fd)
     except OSError as error:
         raise UsageError(f"the handle has no descriptor: {error}", cause="bad_handle") from None
     with ExitStack() as undo:
@@ -109,7 +109,8 @@ def take_over(handle: ShareHandle) -> Allocation:
         undo.enter_context(allocation)
         os.set_inheritable(handle.fd, False)
         _verify_seals(handle)
-        _verify_size(handle, size)
+        # Only now: before its seals were seen the owner could still have cut it short.
+        _verify_size(handle, os.fstat(handle.fd).st_size)
         undo.pop_all()
     return allocation
 

@@ -21,11 +21,16 @@ class Submitter(ABC):
 
     @abstractmethod
     def submit(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> Slot | None:
-        """Start the copies; every word of `done` is completed in any case. Returns what it lent.
+        """Start the copies. Returns what it lent.
 
         `deadline`, in nanoseconds of _core.now(), stops copies made in the calling thread. Raises
-        Full, with nothing started, when no slot is free.
+        Full when no slot is free. When it raises, `done` is the caller's to finish unless copies
+        were handed to streams (`done.stream_submissions`): those then stop, and complete it.
         """
+
+    @abstractmethod
+    def help(self, lent: Slot, done: Done, deadline: int | None) -> None:
+        """The calling thread is about to wait for `done`: let it do copies that nobody began."""
 
     @abstractmethod
     def release(self, lent: Slot, failed: bool) -> None:

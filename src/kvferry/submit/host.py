@@ -32,10 +32,21 @@ class HostSubmitter(Submitter):
         runs = d.cut(self._streams)
         slot = self._slots.take(len(runs))
         done.spread(len(runs))
-        for word, (stream, run) in enumerate(zip(slot, runs, strict=True)):
-            stream.copy(run, op, done)
-            stream.flag(done, word)
+        try:
+            for word, (stream, run) in enumerate(zip(slot, runs, strict=True)):
+                stream.copy(run, op, done)
+                stream.flag(done, word)
+        except BaseException:  # a signal, between two calls
+            done.abort()
+            for word in range(done.stream_submissions, len(runs)):
+                done.finish(word)
+            self._slots.discard(slot)
+            raise
         return slot
+
+    def help(self, lent: Slot, done: Done, deadline: int | None) -> None:
+        for stream in reversed(lent):  # engines begin with the first
+            stream.help(done, deadline)
 
     def release(self, lent: Slot, failed: bool) -> None:
         if failed:

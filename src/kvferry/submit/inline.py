@@ -17,6 +17,9 @@ class InlineSubmitter(Submitter):
     def submit(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> None:
         self._copy(op, d, done, deadline)
 
+    def help(self, lent: Slot, done: Done, deadline: int | None) -> None:
+        """Nothing is ever left to do."""
+
     def release(self, lent: Slot, failed: bool) -> None:
         """Nothing is ever lent."""
 

@@ -18,11 +18,18 @@ class SlotPool:
     """A bounded pool of streams, made when first needed and used again. Thread-safe.
 
     open_stream  makes one
+    reclaim      gives back the slots of transfers that ended unnoticed
     limit        streams in existence, lent or idle
     """
 
-    def __init__(self, open_stream: Callable[[], Stream], limit: int = STREAMS_LIMIT) -> None:
+    def __init__(
+        self,
+        open_stream: Callable[[], Stream],
+        reclaim: Callable[[], None] = lambda: None,
+        limit: int = STREAMS_LIMIT,
+    ) -> None:
         self._open_stream = open_stream
+        self._reclaim = reclaim
         self._limit = limit
         self._lock = threading.Lock()
         self._idle: list[Stream] = []
@@ -30,6 +37,8 @@ class SlotPool:
 
     def take(self, streams: int) -> Slot:
         """A slot of so many streams. Raises Full when the pool has not got them."""
+        if self._made - len(self._idle) + streams > self._limit:
+            self._reclaim()
         with self._lock:
             fresh = max(0, streams - len(self._idle))
             if self._made + fresh > self._limit:
@@ -39,12 +48,19 @@ class SlotPool:
                     cause="no_slot",
                 )
             self._made += fresh
-            slot = self._idle[-streams:]
-            del self._idle[-streams:]
-        return slot + [self._open_stream() for _ in range(fresh)]
+            kept = len(self._idle) - (streams - fresh)
+            slot = self._idle[kept:]
+            del self._idle[kept:]
+        try:
+            return slot + [self._open_stream() for _ in range(fresh)]
+        except BaseException:
+            with self._lock:
+                self._made -= fresh
+                self._idle.extend(slot)
+            raise
 
     def give(self, slot: Slot) -> None:
-        """Back to be used again. The streams are idle."""
+        """Back to be used again: every flag enqueued on the streams is set."""
         with self._lock:
             self._idle.extend(slot)
 

@@ -1,0 +1,255 @@
+"""Inline and host submitters on real copy engines: cuts, counters, abort."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from kvferry import _core
+from kvferry.errors import Full
+from kvferry.runtime import HostRuntime
+from kvferry.submit import HostSubmitter, InlineSubmitter, SlotPool, Submitter
+
+MIB = 1 << 20
+PATIENCE = 20_000_000_000
+
+
+class Copy(NamedTuple):
+    """Blocks of one array, in reverse into another."""
+
+    source: np.ndarray
+    target: np.ndarray
+    d: _core.Descriptors
+
+    @classmethod
+    def of(cls, count: int, block: int) -> Copy:
+        source = np.random.default_rng(count).integers(1, 256, (count, block), np.uint8)
+        target = np.zeros_like(source)
+        at = np.arange(count, dtype=np.uint64) * np.uint64(block)
+        rows = np.empty((count, 3), np.uint64)
+        rows[:, 0] = np.uint64(source.ctypes.data) + at
+        rows[:, 1] = np.uint64(target.ctypes.data) + at[::-1]
+        rows[:, 2] = block
+        return cls(source, target, _core.Descriptors(rows))
+
+    @property
+    def arrived(self) -> bool:
+        return np.array_equal(self.target, self.source[::-1])
+
+
+@pytest.fixture
+def engines() -> Iterator[_core.Engines]:
+    engines = _core.Engines(2)
+    yield engines
+    engines.hold(False)
+    engines.stop()
+
+
+Make = Callable[..., HostSubmitter]
+
+
+@pytest.fixture
+def host(engines: _core.Engines) -> Make:
+    def make(streams: int, inline_below: int = 0, limit: int = 512) -> HostSubmitter:
+        pool = SlotPool(HostRuntime(engines).stream, limit=limit)
+        return HostSubmitter(engines, pool, streams=streams, inline_below=inline_below)
+
+    return make
+
+
+def run(submitter: Submitter, engines: _core.Engines, copy: Copy) -> _core.Done:
+    done = _core.Done(engines)
+    lent = submitter.submit(_core.WRITE, copy.d, done, None)
+    assert done.wait(_core.now() + PATIENCE)
+    if lent is not None:
+        submitter.release(lent, done.outcome != _core.OK)
+    return done
+
+
+@pytest.mark.parametrize("streams", [1, 2, 3, 8])
+@pytest.mark.parametrize(("count", "block"), [(1, 1), (1, 5), (3, 4096), (64, 5000), (7, MIB)])
+def test_one_run_a_stream(
+    engines: _core.Engines, host: Make, streams: int, count: int, block: int
+) -> None:
+    submitter, copy = host(streams), Copy.of(count, block)
+    sizes = [each.bytes for each in copy.d.cut(streams)]
+    for _ in range(3):
+        copy.target[:] = 0
+        done = run(submitter, engines, copy)
+        assert done.outcome == _core.OK
+        assert copy.arrived
+        assert (done.inline_copies, done.stream_submissions) == (0, len(sizes))
+    assert engines.bytes == 3 * count * block
+    assert sum(sizes) == count * block
+    assert len(sizes) == min(streams, -(-count * block // 4096))
+    assert max(sizes) - min(sizes[:-1], default=max(sizes)) == 0
+
+
+@pytest.mark.parametrize("below", [0, 1, 4096, 4097, 1 << 40])
+def test_small_batches_are_copied_by_their_caller(
+    engines: _core.Engines, host: Make, below: int
+) -> None:
+    copy = Copy.of(2, 2048)
+    done = run(host(2, inline_below=below), engines, copy)
+    assert copy.arrived
+    inline = below > 4096
+    assert (done.inline_copies, done.stream_submissions > 0) == (int(inline), not inline)
+    assert (engines.bytes == 0) == inline
+
+
+def test_an_empty_batch_needs_no_stream(engines: _core.Engines, host: Make) -> None:
+    submitter = host(8, limit=8)
+    run(submitter, engines, Copy.of(16, 4096))  # its streams are idle now
+    nothing = _core.Descriptors(np.zeros((0, 3), np.uint64))
+    done = _core.Done(engines)
+    assert submitter.submit(_core.WRITE, nothing, done, None) is None
+    assert (done.quiet, done.outcome, done.stream_submissions) == (True, _core.OK, 0)
+    assert run(submitter, engines, Copy.of(16, 4096)).outcome == _core.OK
+
+
+def test_inline_is_over_when_submit_returns(engines: _core.Engines) -> None:
+    copy, done = Copy.of(5, MIB), _core.Done(engines)
+    submitter = InlineSubmitter(engines)
+    assert submitter.submit(_core.WRITE, copy.d, done, None) is None  # type: ignore[func-returns-value]
+    assert (done.quiet, done.outcome, copy.arrived) == (True, _core.OK, True)
+    assert (done.inline_copies, done.stream_submissions, engines.bytes) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_deadline_stops_copies_of_the_caller(
+    engines: _core.Engines, host: Make, inline: bool
+) -> None:
+    submitter = InlineSubmitter(engines) if inline else host(2, inline_below=1 << 40)
+    copy, done = Copy.of(5, MIB), _core.Done(engines)
+    submitter.submit(_core.WRITE, copy.d, done, _core.now())
+    assert (done.quiet, done.outcome) == (True, _core.EXPIRED)
+    assert not copy.target.any()
+
+
+def test_full_starts_nothing(engines: _core.Engines, host: Make) -> None:
+    submitter, copy = host(4, limit=6), Copy.of(4, MIB)
+    engines.hold(True)
+    first, second = _core.Done(engines), _core.Done(engines)
+    lent = submitter.submit(_core.WRITE, copy.d, first, None)
+    assert lent is not None
+    other = Copy.of(4, MIB)
+    with pytest.raises(Full):
+        submitter.submit(_core.WRITE, other.d, second, None)
+    assert second.stream_submissions == 0
+    engines.hold(False)
+    assert first.wait(_core.now() + PATIENCE)
+    submitter.release(lent, False)
+    assert copy.arrived
+    assert not other.target.any()
+    assert run(submitter, engines, other).outcome == _core.OK
+    assert other.arrived
+
+
+def chunks(target: np.ndarray) -> list[int]:
+    """Which chunks of 1 MiB were written; each is whole or untouched."""
+    parts = target.reshape(-1, MIB)
+    written = [index for index, part in enumerate(parts) if part.any()]
+    assert all(parts[index].all() for index in written)
+    return written
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = _core.now() + PATIENCE
+    while not holds():
+        assert _core.now() < deadline
+        time.sleep(0.0005)
+
+
+@pytest.mark.parametrize("streams", [1, 2, 4])
+def test_aborted_while_engines_are_in_a_chunk(
+    engines: _core.Engines, host: Make, streams: int
+) -> None:
+    """Not quiet before those chunks are written; nothing behind them, and nothing that had not
+    begun, is ever written."""
+    submitter, copy, done = host(streams), Copy.of(1, 8 * MIB), _core.Done(engines)
+    engines.hold(True)
+    lent = submitter.submit(_core.WRITE, copy.d, done, None)
+    assert lent is not None
+    begun = min(streams, 2)
+    until(lambda: engines.held == begun)
+    done.abort()
+    assert not done.wait(_core.now() + 20_000_000)
+    assert not done.quiet
+    assert not copy.target.any()
+    engines.hold(False)
+    assert done.wait(_core.now() + PATIENCE)
+    assert done.outcome == _core.ABORTED
+    assert chunks(copy.target) == [index * 8 // streams for index in range(begun)]
+    assert engines.bytes == 0
+    submitter.release(lent, True)
+
+
+def test_a_waiter_helps_with_what_no_engine_has_begun(engines: _core.Engines, host: Make) -> None:
+    submitter, copy, done = host(4), Copy.of(1, 8 * MIB), _core.Done(engines)
+    engines.hold(True)
+    lent = submitter.submit(_core.WRITE, copy.d, done, None)
+    assert lent is not None
+    until(lambda: engines.held == 2)
+    submitter.help(lent, done, None)
+    assert not done.quiet
+    assert chunks(copy.target) == [4, 5, 6, 7]
+    engines.hold(False)
+    assert done.wait(_core.now() + PATIENCE)
+    assert (done.outcome, copy.arrived) == (_core.OK, True)
+    submitter.release(lent, False)
+
+
+def test_a_late_helper_does_not_touch_the_next_transfer_on_its_slot(
+    engines: _core.Engines, host: Make
+) -> None:
+    """Of two threads that wait for one transfer, one may come to help when the other has given the
+    slot back and it is lent to somebody else, whose deadline is another."""
+    submitter, first = host(1, limit=3), Copy.of(1, 8 * MIB)
+    done = _core.Done(engines)
+    late = submitter.submit(_core.WRITE, first.d, done, None)
+    assert late is not None
+    assert done.wait(_core.now() + PATIENCE)
+    engines.hold(True)
+    busy = [(Copy.of(1, MIB), _core.Done(engines)) for _ in range(2)]
+    slots = [submitter.submit(_core.WRITE, copy.d, line, None) for copy, line in busy]
+    until(lambda: engines.held == 2)
+    submitter.release(late, False)
+    other, line = Copy.of(1, 8 * MIB), _core.Done(engines)
+    lent = submitter.submit(_core.WRITE, other.d, line, None)
+    assert lent == late
+    submitter.help(late, done, _core.now())
+    engines.hold(False)
+    assert line.wait(_core.now() + PATIENCE)
+    outcome = line.outcome
+    for slot, (_, each) in zip(slots, busy, strict=True):
+        assert slot is not None
+        assert each.wait(_core.now() + PATIENCE)
+        submitter.release(slot, False)
+    submitter.release(lent, outcome != _core.OK)
+    assert (outcome, other.arrived) == (_core.OK, True)
+
+
+def test_streams_of_a_failed_transfer_are_not_used_again(
+    engines: _core.Engines, host: Make
+) -> None:
+    submitter, copy = host(2, limit=2), Copy.of(4, MIB)
+    for _ in range(4):
+        done = _core.Done(engines)
+        done.abort()
+        lent = submitter.submit(_core.WRITE, copy.d, done, None)
+        assert lent is not None
+        assert done.wait(_core.now() + PATIENCE)
+        assert done.outcome == _core.ABORTED
+        submitter.release(lent, True)
+        fresh = _core.Done(engines)
+        again = submitter.submit(_core.WRITE, copy.d, fresh, None)
+        assert again is not None
+        assert not set(map(id, again)) & set(map(id, lent))
+        assert fresh.wait(_core.now() + PATIENCE)
+        assert fresh.outcome == _core.OK
+        submitter.release(again, False)
+    assert copy.arrived

@@ -1,0 +1,80 @@
+"""Options from an environment."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kvferry.config import MAX_COPY_ENGINES, Options, from_environment
+from kvferry.errors import UsageError
+
+HOME = {"XDG_STATE_HOME": "/state"}
+
+
+def test_an_empty_environment() -> None:
+    options = from_environment({})
+    assert options.token is None
+    assert options.token_file == Path.home() / ".local" / "state" / "kvferry" / "token"
+    assert options.copy_engines == min(len(os.sched_getaffinity(0)), 8)
+
+
+def test_all_that_can_be_set() -> None:
+    options = from_environment(
+        {"KVFERRY_TOKEN": "secret", "KVFERRY_TOKEN_FILE": "/t", "KVFERRY_COPY_ENGINES": "3"}
+    )
+    assert (options.token, options.token_file, options.copy_engines) == (b"secret", Path("/t"), 3)
+
+
+def test_where_the_token_lies() -> None:
+    assert from_environment(HOME).token_file == Path("/state/kvferry/token")
+    assert from_environment({**HOME, "KVFERRY_TOKEN_FILE": "/t"}).token_file == Path("/t")
+    assert from_environment({**HOME, "KVFERRY_TOKEN_FILE": ""}).token_file.name == "token"
+    assert from_environment({"XDG_STATE_HOME": ""}).token_file.is_absolute()
+
+
+def test_a_token_is_its_bytes() -> None:
+    assert from_environment({"KVFERRY_TOKEN": "schlüssel"}).token == "schlüssel".encode()
+
+
+@pytest.mark.xfail(reason="the token is encoded as UTF-8", raises=UnicodeEncodeError)
+def test_a_token_need_not_be_text() -> None:
+    assert from_environment({"KVFERRY_TOKEN": os.fsdecode(b"\x80\xff")}).token == b"\x80\xff"
+
+
+def test_an_empty_token_is_refused() -> None:
+    with pytest.raises(UsageError, match="set but empty") as caught:
+        from_environment({"KVFERRY_TOKEN": ""})
+    assert caught.value.cause == "token"
+
+
+@pytest.mark.parametrize("text", ["1", "64", "007"])
+def test_copy_engines(text: str) -> None:
+    assert from_environment({"KVFERRY_COPY_ENGINES": text}).copy_engines == int(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["", "0", "65", "-1", "2.0", "two", " 2", "0x2", "²", str(10**30)],
+        pytest.param(
+            "9" * 5000, id="5000 digits", marks=pytest.mark.xfail(reason="int() has a limit")
+        ),
+    ],
+)
+def test_no_number_of_copy_engines(text: str) -> None:
+    with pytest.raises(UsageError, match=f"not a number from 1 to {MAX_COPY_ENGINES}") as caught:
+        from_environment({"KVFERRY_COPY_ENGINES": text})
+    assert caught.value.cause == "environment"
+
+
+def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVFERRY_COPY_ENGINES", "5")
+    assert from_environment().copy_engines == 5
+
+
+def test_options_are_frozen() -> None:
+    options = Options(token_file=Path("/t"))
+    with pytest.raises(AttributeError):
+        options.copy_engines = 3  # type: ignore[misc]
