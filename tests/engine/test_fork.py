@@ -61,6 +61,14 @@ def test_calls_in_a_child_raise_and_descriptors_are_closed(pair: Pair) -> None:
     assert pair.peer.regions["kv"].length == 16 * MIB
 
 
+def test_a_child_of_a_child_closes_nothing_of_its_parents(pair: Pair) -> None:
+    def body() -> None:
+        with open("/dev/null") as file:  # takes a number that an engine had
+            assert in_child(lambda: os.fstat(file.fileno())) == 0
+
+    assert in_child(body) == 0
+
+
 def test_touching_an_inherited_pool_is_a_fault(pair: Pair) -> None:
     view = pair.here()
 

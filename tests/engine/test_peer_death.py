@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import kvferry as kf
+from kvferry.engine import connect
 from kvferry.testing import Child
 
 from .conftest import MIB
@@ -111,3 +113,39 @@ def test_a_stopped_peer_does_not_stop_one_sided_transfers(spawn: Callable[..., C
         target.resume()
         assert peer.call("echo", b"hello") == b"hello"
     target.result()
+
+
+def test_a_dead_peer_is_known_the_moment_it_can_be_waited_for(spawn: Callable[..., Child]) -> None:
+    for _ in range(10):
+        target = spawn(serve)
+        with kf.Engine() as engine:
+            peer = engine.connect(target.hear())
+            assert not peer._watch.gone()
+            target.stop()
+            assert not peer._watch.gone(), "it stands still, it is not gone"
+            os.kill(target.pid, signal.SIGKILL)
+            target.wait()
+            assert peer._watch.gone()
+
+
+def test_a_closed_engine_is_gone_while_its_process_lives() -> None:
+    theirs = kf.Engine("127.0.0.1:0")
+    with kf.Engine() as ours:
+        peer = ours.connect(theirs.addresses[0])
+        assert not peer._watch.gone()
+        theirs.close()
+        assert peer._watch.gone()
+
+
+def test_without_a_pulse_the_process_and_the_connection_are_asked(
+    spawn: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connect, "map_pulse", lambda runtime, fd: os.close(fd))
+    target = spawn(serve)
+    with kf.Engine() as engine:
+        peer = engine.connect(target.hear())
+        assert peer._watch.pidfd >= 0
+        assert not peer._watch.gone()
+        os.kill(target.pid, signal.SIGKILL)
+        target.wait()
+        assert peer._watch.gone()

@@ -63,6 +63,34 @@ static void check_alone(void) {
     CHECK(kvf_gate_drain(&g, 0) && kvf_gate_drain(&g, KVF_FOREVER));
 }
 
+static uint64_t left_at;
+
+static void leave_late(void *gate, unsigned index) {
+    (void)index;
+    struct timespec asleep = {0, 2000000};
+    nanosleep(&asleep, NULL);
+    left_at = kvf_now();
+    kvf_gate_leave(gate);
+}
+
+static void drain_now(void *gate) {
+    while (!kvf_gate_drain(gate, KVF_FOREVER)) continue;
+}
+
+/* Who drains is woken by the last to leave, and does not find out at the end of its slice. */
+static void check_woken(void) {
+    uint64_t fastest = KVF_FOREVER;
+    for (int round = 0; round < 8 && fastest > KVF_SLICE_NS / 2; round++) {
+        kvf_gate g;
+        kvf_gate_init(&g);
+        CHECK(kvf_gate_enter(&g) == KVF_ENTERED && kvf_gate_close(&g));
+        in_parallel(1, leave_late, &g, drain_now);
+        uint64_t after = kvf_now() - left_at;
+        if (after < fastest) fastest = after;
+    }
+    CHECK(fastest < KVF_SLICE_NS / 2);
+}
+
 /* In a child those inside are forgotten, and the answer is its own. */
 static void check_fork(void) {
     kvf_gate g;
@@ -77,6 +105,7 @@ static void check_fork(void) {
 int main(void) {
     check_alone();
     check_fork();
+    check_woken();
     check_close_under_traffic();
     return 0;
 }

@@ -1,7 +1,7 @@
 """The typed contract of the native core. Functions return codes (0 or an errno); callers raise."""
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from typing_extensions import Buffer, Self
 
@@ -349,25 +349,50 @@ class Stream:
     def settle(self, deadline_ns: int | None = None) -> bool:
         """Block until no engine touches this stream; False at the deadline."""
 
-# flight
+# pulse
 
-PENDING: int
-SUCCEEDED: int
-ENDED: int
+@final
+class Keeper:
+    """A native thread by whose end the kernel marks a page, so that others see it.
+
+    `page` is writable and stays mapped until stop. `keeps` is False where the kernel does not allow
+    it. A no-op in a forked child.
+    """
+
+    def __init__(self, page: int, epoch: int) -> None: ...
+    @property
+    def keeps(self) -> bool: ...
+    def stop(self) -> None: ...
+
+class Mapped(Protocol):
+    @property
+    def address(self) -> int: ...
 
 @final
 class PeerWatch:
-    """Tells whether a peer is still there. The descriptors stay their owner's."""
+    """Tells whether a peer is still there.
 
-    lost: bool  # the control connection is over; `sock` is not looked at any more
+    By the pulse page that its keeper marks, where `mapping` maps one: no system call. Else by its
+    process and its connection. The descriptors stay their owner's.
+    """
 
-    def __init__(self, pidfd: int | None, sock: int) -> None: ...
+    lost: bool  # known to be gone; nothing else is looked at any more
+
+    def __init__(
+        self, pidfd: int | None, sock: int, mapping: Mapped | None = None, epoch: int = 0
+    ) -> None: ...
     @property
     def pidfd(self) -> int: ...
     @property
     def sock(self) -> int: ...
     def gone(self) -> bool:
-        """Has the process ended or the connection been closed? Does not block."""
+        """Has the process ended, or the engine or the connection been closed? Does not block."""
+
+# flight
+
+PENDING: int
+SUCCEEDED: int
+ENDED: int
 
 @final
 class Tally:

@@ -6,19 +6,6 @@ cdef enum:
 PENDING, SUCCEEDED, ENDED = FLYING, LANDED, LOST
 
 
-cdef class PeerWatch:
-    """Tells whether a peer is still there: by its process (pidfd) and its control connection."""
-    cdef readonly int pidfd, sock
-    cdef public bint lost
-
-    def __cinit__(self, pidfd, int sock):
-        self.pidfd = -1 if pidfd is None else pidfd
-        self.sock = sock
-
-    cpdef bint gone(self):
-        return self.lost or kvf_peer_gone(self.pidfd, self.sock) != 0
-
-
 cdef class Tally:
     """Sums over transfers. Each add is whole: it runs under the GIL."""
     cdef readonly uint64_t transfers, bytes, descriptors, inline_copies, stream_submissions

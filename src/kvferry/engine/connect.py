@@ -18,10 +18,12 @@ import msgspec
 from ..address import Address, UnixAddress
 from ..errors import Error, PeerError, Timeout
 from ..link import Facts
-from ..rpc import LIMIT, Connection, Poller, auth, dial, dial_abstract
+from ..rpc import LIMIT, Connection, Poller, auth, close_all, dial, dial_abstract
+from ..runtime import HostRuntime
 from . import messages
 from .control import Control, ask
 from .handshake import ClientHandshake
+from .pulse import map_pulse
 
 __all__ = ["Identity", "Met", "meet"]
 
@@ -46,7 +48,12 @@ class Met(NamedTuple):
 
 
 def meet(
-    us: Identity, address: Address, poller: Poller, deadline: float, call_timeout: float
+    us: Identity,
+    address: Address,
+    poller: Poller,
+    runtime: HostRuntime,
+    deadline: float,
+    call_timeout: float,
 ) -> Met:
     """Connect, prove, be proven to. Blocks at most until `deadline` of time.monotonic().
 
@@ -56,36 +63,41 @@ def meet(
     name = str(address)
     with contextlib.ExitStack() as undo:
         sock = dial(address, _left(deadline, name))
-        connection, welcome = _shake(us, sock, poller, name, deadline)
+        connection, welcome, fds = _shake(us, sock, poller, name, deadline)
         undo.callback(connection.close)
         if not isinstance(address, UnixAddress) and _same_host(us.facts, welcome.facts):
             door = dial_abstract(welcome.door, _left(deadline, name))
             connection.close()
-            connection, welcome = _shake(us, door, poller, name, deadline)
+            connection, welcome, fds = _shake(us, door, poller, name, deadline)
             undo.callback(connection.close)
         facts = welcome.facts
         if isinstance(address, UnixAddress):
             # Whatever its namespace is called: a unix socket we met at passes descriptors.
             facts = msgspec.structs.replace(facts, network=us.facts.network)
-        control = Control(connection, _pidfd(connection), name, facts.epoch, call_timeout)
+        pulse = map_pulse(runtime, fds.pop(0)) if fds else None
+        close_all(fds)
+        pidfd = _pidfd(connection)
+        control = Control(connection, pulse, pidfd, name, facts.epoch, call_timeout)
         undo.pop_all()
     return Met(control, connection, facts)
 
 
 def _shake(
     us: Identity, sock: socket.socket, poller: Poller, peer: str, deadline: float
-) -> tuple[Connection, messages.Welcome]:
+) -> tuple[Connection, messages.Welcome, list[int]]:
     connection = Connection(sock, _not_yet)
     connection.peer = peer
     with contextlib.ExitStack() as undo:
         undo.callback(connection.close)
         poller.watch(connection)
         handshake = ClientHandshake(us.token, us.facts.epoch, auth.new_nonce())
-        challenge = _ask(connection, handshake.hello, peer, deadline)
+        challenge, fds = ask(connection, handshake.hello, _left(deadline, peer), peer)
+        close_all(fds)
         if not isinstance(challenge, messages.Challenge):
             raise _confused(peer)
         proof = messages.Proof(handshake.prove(challenge), us.name, us.facts)
-        welcome = _ask(connection, proof, peer, deadline)
+        welcome, fds = ask(connection, proof, _left(deadline, peer), peer)
+        undo.callback(close_all, fds)
         if not isinstance(welcome, messages.Welcome):
             raise _confused(peer)
         handshake.check(welcome.proof)
@@ -94,16 +106,7 @@ def _shake(
         connection.limit = LIMIT
         connection.authenticated = True
         undo.pop_all()
-    return connection, welcome
-
-
-def _ask(
-    connection: Connection, message: messages.Message, peer: str, deadline: float
-) -> messages.Message:
-    answer, fds = ask(connection, message, _left(deadline, peer), peer)
-    for fd in fds:
-        os.close(fd)
-    return answer
+    return connection, welcome, fds
 
 
 def _same_host(ours: Facts, theirs: Facts) -> bool:

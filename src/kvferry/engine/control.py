@@ -11,6 +11,7 @@ from ..errors import Error, Full, PeerError, RightsError, UsageError
 from ..link import Published
 from ..path import LinkKind
 from ..rpc import Connection, close_all
+from ..runtime import Mapping
 from . import messages
 from .messages import Message
 
@@ -48,19 +49,26 @@ def ask(
 
 
 class Control:
-    """One authenticated control connection. Thread-safe.
+    """One authenticated control connection. Thread-safe; owns the peer's pulse and process.
 
     watch  tells whether the peer is gone
     """
 
     def __init__(
-        self, connection: Connection, pidfd: int | None, peer: str, epoch: int, timeout: float
+        self,
+        connection: Connection,
+        pulse: Mapping | None,
+        pidfd: int | None,
+        peer: str,
+        epoch: int,
+        timeout: float,
     ) -> None:
         self.peer = peer
         self.epoch = epoch
         # A number of our own: the connection's may be somebody else's a moment after it is lost.
         self._descriptors = [os.dup(connection.fileno())]
-        self.watch = _core.PeerWatch(pidfd, self._descriptors[0])
+        self._pulse = pulse
+        self.watch = _core.PeerWatch(pidfd, self._descriptors[0], pulse, epoch)
         if pidfd is not None:
             self._descriptors.append(pidfd)
         self._connection = connection
@@ -109,6 +117,8 @@ class Control:
     def _close_descriptors(self) -> None:
         while self._descriptors:
             os.close(self._descriptors.pop())
+        if self._pulse is not None:
+            self._pulse.close()
 
     def _ask(self, message: Message, timeout: float | None) -> Message:
         answer, fds = ask(

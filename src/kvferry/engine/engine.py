@@ -42,6 +42,7 @@ from .identity import facts_of_a_new_engine
 from .inbound import Inbound
 from .mailbox import Mailbox, Notification
 from .negotiate import rank
+from .pulse import Pulse
 from .pushes import serve_channel
 from .regions import OwnRegions, Page
 
@@ -79,7 +80,8 @@ class Engine:
         self._mailbox = Mailbox(self.options.notifications)
         self._copies = _core.Engines(self.options.copy_engines)
         self._bells = Bells()
-        runtime = HostRuntime(self._copies)
+        self._runtime = runtime = HostRuntime(self._copies)
+        self._pulse: Pulse | None = None
         self._drivers = {
             LinkKind.LOOPBACK: LoopbackDriver(),
             LinkKind.FABRIC: FabricDriver(runtime),
@@ -233,12 +235,15 @@ class Engine:
             except NotQuiet as error:
                 restless.append((channel, error))
         self._close_sockets()
+        if self._pulse is not None:
+            self._pulse.close()
         self._poller.close()
         self._copies.stop()  # from here on every copy is quiet, and memory may go
         for channel, _ in restless:
             channel.close()
         self._free_regions()
         self._bells.close()
+        _alive.discard(self)
         if restless:
             raise restless[0][1]
 
@@ -255,6 +260,9 @@ class Engine:
 
     def welcome(self, proof: bytes) -> messages.Welcome:
         return messages.Welcome(proof, self.name, self.facts, self._door)
+
+    def share_pulse(self) -> list[int]:
+        return [] if self._pulse is None else self._pulse.share()
 
     def page_of_regions(self, link: LinkKind, after: int, most: int) -> Page:
         return self._own.publish_after(link, after, most)
@@ -275,6 +283,7 @@ class Engine:
         if not wanted:
             return
         _ = self._token  # refuse a bad one before anybody can connect
+        self._pulse = Pulse(self._runtime, self.epoch)
         door = listen_abstract()
         self._sockets.append((door, None))
         self._door = _abstract_name(door.getsockname())
@@ -319,7 +328,7 @@ class Engine:
         self, there: Address, wanted: tuple[Path, ...], options: _ChannelOptions, deadline: float
     ) -> Channel:
         us = Identity(self.name, self.facts, self._token)
-        met = meet(us, there, self._poller, deadline, self.options.call_timeout)
+        met = meet(us, there, self._poller, self._runtime, deadline, self.options.call_timeout)
         self._epochs[there] = met.facts.epoch
         with ExitStack() as undo:
             undo.callback(met.control.close)
@@ -455,6 +464,8 @@ class Engine:
             sock.close()
         self._poller.abandon()
         self._own.forked()
+        if self._pulse is not None:
+            self._pulse.forked()
         self._bells.forked()
 
 
@@ -518,8 +529,13 @@ _alive: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 def _forked() -> None:
-    for engine in list(_alive):
-        engine.forked()
+    inherited = list(_alive)
+    _alive.clear()  # a child of this child inherits none of it
+    for engine in inherited:
+        try:
+            engine.forked()
+        except Exception:
+            logger.exception("closing what %r left to a forked child failed", engine)
 
 
 os.register_at_fork(after_in_child=_forked)

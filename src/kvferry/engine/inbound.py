@@ -92,7 +92,8 @@ class Inbound:
         self._connection.limit = LIMIT
         self._connection.authenticated = True
         self._phase = Phase.OPEN
-        return self._engine.welcome(proof), ()
+        pulse = self._engine.share_pulse() if self._connection.credentials else []
+        return self._engine.welcome(proof), _Lent(pulse)
 
     def _list(self, message: messages.ListRegions) -> Answer:
         """Also the subscription: from here on new regions are announced."""

@@ -123,7 +123,7 @@ class OwnRegions:
     def forked(self) -> None:
         """In a forked child: close inherited descriptors; the memory is not mapped here."""
         for region in self.table.values():
-            if region.allocation is not None:
+            if region.allocation is not None and not region.allocation.closed:
                 os.close(region.allocation.handle)
 
     def _check_name(self, name: str) -> None:
