@@ -17,7 +17,6 @@ import pytest
 
 import kvferry as kf
 from kvferry import Status
-from kvferry.engine import channel
 
 from .conftest import MIB, Pair
 
@@ -253,33 +252,38 @@ def test_a_restless_channel_is_kept_when_it_is_replaced(held: Pair) -> None:
     held.ours._copies.hold(False)
 
 
+class DawdlingGate:
+    """Lets a submission in, and keeps it before it is in the books."""
+
+    def __init__(self, gate: object) -> None:
+        self._gate = gate
+        self.admitted, self.go_on = threading.Event(), threading.Event()
+
+    def admit(self, *arguments: object) -> object:
+        transfer = self._gate.admit(*arguments)
+        self.admitted.set()
+        assert self.go_on.wait(10)
+        return transfer
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._gate, name)
+
+
 @pytest.mark.parametrize("side", ["local", "remote"])
-def test_a_region_is_not_unmapped_under_a_submitter(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, side: str
-) -> None:
+def test_a_region_is_not_unmapped_under_a_submitter(pair: Pair, side: str) -> None:
     """Between the check of a batch and its entry in the books, its regions are held already."""
-    resolved, go_on = threading.Event(), threading.Event()
-
-    def resolve_and_dawdle(*arguments: object) -> object:
-        found = channel.resolve_before(*arguments)
-        resolved.set()
-        assert go_on.wait(10)
-        return found
-
-    monkeypatch.setattr(channel, "resolve_before", channel.resolve, raising=False)
-    monkeypatch.setattr(channel, "resolve", resolve_and_dawdle)
+    gate = pair.peer._gate = DawdlingGate(pair.peer._gate)
     pair.here()[:] = 7
-    batch = pair.batch(MIB)
-    writer = threading.Thread(target=pair.peer.write, args=(batch,))
+    writer = threading.Thread(target=pair.peer.write, args=(pair.batch(MIB),))
     writer.start()
-    assert resolved.wait(10)
+    assert gate.admitted.wait(10)
     engine, region = (pair.ours, pair.pool) if side == "local" else (pair.theirs, pair.far)
     view = pair.there()
     remover = threading.Thread(target=engine.unregister, args=(region,))
     remover.start()
     remover.join(0.05)
     assert remover.is_alive()
-    go_on.set()
+    gate.go_on.set()
     writer.join(10)
     remover.join(10)
     assert view[:MIB].all()

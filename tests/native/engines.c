@@ -82,10 +82,11 @@ static void transfer(kvf_engines *e, producer *p, uint64_t *random, kvf_op op) {
         kvf_skip(&rest, run.bytes);
         push(p->stream[i], copy_entry(p->done, run, op));
         push_flag(p->stream[i], p->done, i);
-        kvf_doorbell(e, p->stream[i]);
+        kvf_doorbell(e, p->stream[i], i + 1 < STREAMS);
     }
     if (random_below(random, 2))
         for (unsigned i = STREAMS; i--;) kvf_help(e, p->stream[i], p->done, KVF_FOREVER);
+    else kvf_wake_engines(e);
     wait_quiet(p->done);
     CHECK(kvf_done_outcome(p->done) == KVF_OK);
     CHECK(memcmp(op == KVF_WRITE ? p->there : p->here, p->wanted, AREA) == 0);
@@ -141,10 +142,10 @@ static void check_order(void) {
         for (unsigned i = 0; i < LINKS; i++) {
             d[i] = (kvf_descriptor){(uintptr_t)step[i], (uintptr_t)step[i + 1], SIZE};
             push(s, copy_entry(done, (kvf_run){&d[i], 0, SIZE, 0}, KVF_WRITE));
-            if (i % 7 == 0) kvf_doorbell(e, s); /* a bell for a busy stream changes nothing */
+            if (i % 7 == 0) kvf_doorbell(e, s, true); /* a bell for a busy stream changes nothing */
         }
         push_flag(s, done, 0);
-        kvf_doorbell(e, s);
+        kvf_doorbell(e, s, true);
         wait_quiet(done);
         CHECK(memcmp(step[LINKS], step[0], SIZE) == 0);
     }
@@ -180,11 +181,11 @@ static void check_abort(void) {
     kvf_engines_hold(e, true);
     push(first, copy_entry(done, (kvf_run){d, 0, 2 * KVF_CHUNK, 0}, KVF_WRITE));
     push_flag(first, done, 0);
-    kvf_doorbell(e, first);
+    kvf_doorbell(e, first, true);
     await_held(e);
     push(second, copy_entry(done, (kvf_run){d, 2 * KVF_CHUNK, KVF_CHUNK, 0}, KVF_WRITE));
     push_flag(second, done, 1);
-    kvf_doorbell(e, second);
+    kvf_doorbell(e, second, true);
     kvf_done_abort(done);
     CHECK(!kvf_done_wait(done, kvf_now() + 1000000) && !kvf_done_quiet(done));
     CHECK(!kvf_stream_settle(e, first, kvf_now() + 1000000) && kvf_stream_busy(e, first));
@@ -198,7 +199,7 @@ static void check_abort(void) {
     kvf_done_begin(done);
     push(second, copy_entry(done, (kvf_run){d, 0, BIG, 0}, KVF_WRITE));
     push_flag(second, done, 0);
-    kvf_doorbell(e, second);
+    kvf_doorbell(e, second, true);
     wait_quiet(done);
     CHECK(kvf_done_outcome(done) == KVF_OK && all_are(big_target, BIG, 5));
     free_stream(e, first);
@@ -227,7 +228,7 @@ static void check_help(uint64_t deadline, kvf_outcome outcome) {
         push(s, copy_entry(done[i], (kvf_run){&d[i], 0, SIZE, 0}, KVF_WRITE));
         push_flag(s, done[i], 0);
     }
-    kvf_doorbell(e, s);
+    kvf_doorbell(e, s, true);
     kvf_help(e, s, done[1], KVF_FOREVER); /* not its turn */
     CHECK(!kvf_done_quiet(done[0]) && !kvf_done_quiet(done[1]));
     kvf_help(e, s, done[0], deadline);
@@ -263,7 +264,7 @@ static void check_stop_drains(void) {
         kvf_done_begin(done[i]);
         push(s[i], copy_entry(done[i], (kvf_run){&d[i], 0, SIZE, 0}, KVF_READ));
         push_flag(s[i], done[i], 0);
-        kvf_doorbell(e, s[i]);
+        kvf_doorbell(e, s[i], true);
     }
     kvf_engines_stop(e);
     for (int i = 0; i < MANY; i++) {

@@ -12,7 +12,7 @@ import pytest
 from kvferry import _core
 from kvferry.errors import Full
 from kvferry.runtime import HostRuntime
-from kvferry.submit import HostSubmitter, InlineSubmitter, SlotPool, Submitter
+from kvferry.submit import HostSubmitter, InlineSubmitter, Slot, SlotPool, Submitter
 
 MIB = 1 << 20
 PATIENCE = 20_000_000_000
@@ -61,9 +61,16 @@ def host(engines: _core.Engines) -> Make:
     return make
 
 
+def start(submitter: Submitter, copy: Copy, done: _core.Done) -> Slot | None:
+    """Submit, and do something else."""
+    lent = submitter.submit(_core.WRITE, copy.d, done, None)
+    submitter.wake()
+    return lent
+
+
 def run(submitter: Submitter, engines: _core.Engines, copy: Copy) -> _core.Done:
     done = _core.Done(engines)
-    lent = submitter.submit(_core.WRITE, copy.d, done, None)
+    lent = start(submitter, copy, done)
     assert done.wait(_core.now() + PATIENCE)
     if lent is not None:
         submitter.release(lent, done.outcome != _core.OK)
@@ -134,11 +141,11 @@ def test_full_starts_nothing(engines: _core.Engines, host: Make) -> None:
     submitter, copy = host(4, limit=6), Copy.of(4, MIB)
     engines.hold(True)
     first, second = _core.Done(engines), _core.Done(engines)
-    lent = submitter.submit(_core.WRITE, copy.d, first, None)
+    lent = start(submitter, copy, first)
     assert lent is not None
     other = Copy.of(4, MIB)
     with pytest.raises(Full):
-        submitter.submit(_core.WRITE, other.d, second, None)
+        start(submitter, other, second)
     assert second.stream_submissions == 0
     engines.hold(False)
     assert first.wait(_core.now() + PATIENCE)
@@ -172,7 +179,7 @@ def test_aborted_while_engines_are_in_a_chunk(
     begun, is ever written."""
     submitter, copy, done = host(streams), Copy.of(1, 8 * MIB), _core.Done(engines)
     engines.hold(True)
-    lent = submitter.submit(_core.WRITE, copy.d, done, None)
+    lent = start(submitter, copy, done)
     assert lent is not None
     begun = min(streams, 2)
     until(lambda: engines.held == begun)
@@ -191,7 +198,7 @@ def test_aborted_while_engines_are_in_a_chunk(
 def test_a_waiter_helps_with_what_no_engine_has_begun(engines: _core.Engines, host: Make) -> None:
     submitter, copy, done = host(4), Copy.of(1, 8 * MIB), _core.Done(engines)
     engines.hold(True)
-    lent = submitter.submit(_core.WRITE, copy.d, done, None)
+    lent = start(submitter, copy, done)
     assert lent is not None
     until(lambda: engines.held == 2)
     submitter.help(lent, done, None)
@@ -203,6 +210,20 @@ def test_a_waiter_helps_with_what_no_engine_has_begun(engines: _core.Engines, ho
     submitter.release(lent, False)
 
 
+def test_a_waiter_alone_is_enough(engines: _core.Engines, host: Make) -> None:
+    """Nobody wakes an engine for the last run: who submits either waits or wakes."""
+    submitter, copy = host(1), Copy.of(16, 4096)
+    for _ in range(50):
+        copy.target[:] = 0
+        done = _core.Done(engines)
+        lent = submitter.submit(_core.WRITE, copy.d, done, None)
+        assert lent is not None
+        submitter.help(lent, done, None)
+        assert done.wait(_core.now() + PATIENCE)
+        submitter.release(lent, False)
+        assert copy.arrived
+
+
 def test_a_late_helper_does_not_touch_the_next_transfer_on_its_slot(
     engines: _core.Engines, host: Make
 ) -> None:
@@ -210,16 +231,16 @@ def test_a_late_helper_does_not_touch_the_next_transfer_on_its_slot(
     slot back and it is lent to somebody else, whose deadline is another."""
     submitter, first = host(1, limit=3), Copy.of(1, 8 * MIB)
     done = _core.Done(engines)
-    late = submitter.submit(_core.WRITE, first.d, done, None)
+    late = start(submitter, first, done)
     assert late is not None
     assert done.wait(_core.now() + PATIENCE)
     engines.hold(True)
     busy = [(Copy.of(1, MIB), _core.Done(engines)) for _ in range(2)]
-    slots = [submitter.submit(_core.WRITE, copy.d, line, None) for copy, line in busy]
+    slots = [start(submitter, copy, line) for copy, line in busy]
     until(lambda: engines.held == 2)
     submitter.release(late, False)
     other, line = Copy.of(1, 8 * MIB), _core.Done(engines)
-    lent = submitter.submit(_core.WRITE, other.d, line, None)
+    lent = start(submitter, other, line)
     assert lent == late
     submitter.help(late, done, _core.now())
     engines.hold(False)
@@ -240,13 +261,13 @@ def test_streams_of_a_failed_transfer_are_not_used_again(
     for _ in range(4):
         done = _core.Done(engines)
         done.abort()
-        lent = submitter.submit(_core.WRITE, copy.d, done, None)
+        lent = start(submitter, copy, done)
         assert lent is not None
         assert done.wait(_core.now() + PATIENCE)
         assert done.outcome == _core.ABORTED
         submitter.release(lent, True)
         fresh = _core.Done(engines)
-        again = submitter.submit(_core.WRITE, copy.d, fresh, None)
+        again = start(submitter, copy, fresh)
         assert again is not None
         assert not set(map(id, again)) & set(map(id, lent))
         assert fresh.wait(_core.now() + PATIENCE)

@@ -1,7 +1,9 @@
 """The typed contract of the native core. Functions return codes (0 or an errno); callers raise."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, final
+from typing import Any, Protocol, TypeVar, final
+
+F = TypeVar("F", bound="Flight")
 
 from typing_extensions import Buffer, Self
 
@@ -97,7 +99,6 @@ ENTERED: int
 CLOSED: int
 FORKED: int
 
-@final
 class Gate:
     """Shared by submitters, closed once, then drained. Thread-safe; enter and leave never block."""
 
@@ -308,6 +309,9 @@ class Engines:
     def stop(self) -> None:
         """Carry out what was submitted, then end the threads. Blocks; a no-op in a forked child."""
 
+    def wake(self) -> None:
+        """Wake sleeping threads for the streams that are ready."""
+
     def hold(self, held: bool) -> None:
         """Test point: while held, an engine waits inside the chunk it has begun."""
 
@@ -335,8 +339,11 @@ class Stream:
     def copy(self, op: int, run: Descriptors, done: Done) -> bool:
         """Enqueue a run; False when the ring is full."""
 
-    def flag(self, done: Done, word: int) -> bool:
-        """Enqueue the completion of `word` behind all copies so far, and ring the doorbell."""
+    def flag(self, done: Done, word: int, wake: bool = True) -> bool:
+        """Enqueue the completion of `word` behind all copies so far, and ring the doorbell.
+
+        Without `wake` a sleeping thread is left asleep: the caller helps, or calls Engines.wake.
+        """
 
     def help(self, done: Done, deadline_ns: int | None = None) -> None:
         """The calling thread would wait for `done`: it carries out what no engine has begun of it.
@@ -451,6 +458,18 @@ class Flight:
 
     def end(self, failure: object) -> bool:
         """Settle it as anything but a success; False when it was settled before."""
+
+@final
+class Gateway(Gate):
+    """A channel's gate, with what every submission that passes it is checked against."""
+
+    def __init__(self, engines: Engines, local: SpanTable, remote: SpanTable) -> None: ...
+    def admit(self, kind: type[F], channel: Any, op: int, batch: Any) -> F | Descriptors | None:
+        """Enter the gate, resolve the batch, take a line: a flight that holds all three.
+
+        `leave` must follow once it is submitted. None: the gate is closed. A Descriptors: why the
+        batch is refused (`verdict`); in both cases nothing is held.
+        """
 
 class Counts:
     """What was counted in one transfer. Keeps the batch's descriptors, not the memory they name."""

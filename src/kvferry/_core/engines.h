@@ -161,14 +161,23 @@ static inline void kvf_help(kvf_engines *e, kvf_stream *s, const kvf_done *d, ui
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Hand the stream's new entries to the engines. */
-static inline void kvf_doorbell(kvf_engines *e, kvf_stream *s) {
+/* Wake as many engines as there are ready streams. */
+static inline void kvf_wake_engines(kvf_engines *e) {
     pthread_mutex_lock(&e->lock);
-    bool wake = false;
+    uint32_t ready = atomic_load_explicit(&e->pending, memory_order_relaxed);
+    unsigned wanted = ready < e->sleepers ? ready : e->sleepers;
+    pthread_mutex_unlock(&e->lock);
+    while (wanted--) pthread_cond_signal(&e->work);
+}
+
+/* Hand the stream's new entries to the engines. `wake` one, unless the caller will help or wake them
+ * in a moment: a wake costs a system call here and 20 us until it takes effect. */
+static inline void kvf_doorbell(kvf_engines *e, kvf_stream *s, bool wake) {
+    pthread_mutex_lock(&e->lock);
     if (!s->busy) {
         s->busy = true;
         kvf_ready_push(e, s);
-        wake = e->sleepers > 0;
+        wake = wake && e->sleepers > 0;
     }
     pthread_mutex_unlock(&e->lock);
     if (wake) pthread_cond_signal(&e->work);

@@ -24,7 +24,8 @@ cdef extern from "engines.h" nogil:
     void kvf_line_give(kvf_engines *, kvf_done *)
     kvf_stream *kvf_stream_new()
     bint kvf_ring_push(kvf_ring *, const kvf_entry *)
-    void kvf_doorbell(kvf_engines *, kvf_stream *)
+    void kvf_doorbell(kvf_engines *, kvf_stream *, bint wake)
+    void kvf_wake_engines(kvf_engines *)
     void kvf_help(kvf_engines *, kvf_stream *, const kvf_done *, uint64_t deadline)
     void kvf_stream_free(kvf_engines *, kvf_stream *)
     bint kvf_stream_busy(kvf_engines *, kvf_stream *)
@@ -61,6 +62,10 @@ cdef class Engines:
         if getpid() == self.pid:
             with nogil:
                 kvf_engines_stop(self.engines)
+
+    def wake(self):
+        """Wake sleeping threads for the streams that are ready."""
+        kvf_wake_engines(self.engines)
 
     def hold(self, bint held):
         """Test point: while held, an engine waits inside the chunk it has begun."""
@@ -121,14 +126,14 @@ cdef class Stream:
         """Enqueue a run; False when the ring is full."""
         return self.push(KVF_ENTRY_COPY, op, done, 0, run.run)
 
-    def flag(self, Done done not None, uint64_t word):
+    def flag(self, Done done not None, uint64_t word, bint wake=True):
         """Enqueue the completion of `word` behind all copies so far, and ring the doorbell."""
         cdef kvf_run none
         none.d, none.skip, none.bytes, none.delta = NULL, 0, 0, 0
         if not self.push(KVF_ENTRY_FLAG, KVF_WRITE, done, word, none):
             return False
         done.stream_submissions += 1
-        kvf_doorbell(self.home.engines, self.stream)
+        kvf_doorbell(self.home.engines, self.stream, wake)
         return True
 
     def help(self, Done done not None, deadline_ns=None):

@@ -64,6 +64,32 @@ cdef class Flight:
         return True
 
 
+cdef class Gateway(Gate):
+    """A channel's gate, with what every submission that passes it is checked against."""
+    cdef Engines engines
+    cdef SpanTable local, remote
+
+    def __init__(self, Engines engines not None, SpanTable local not None,
+                 SpanTable remote not None):
+        self.engines, self.local, self.remote = engines, local, remote
+
+    def admit(self, type kind, channel, int op, batch):
+        cdef Descriptors d
+        cdef Flight flight = None
+        if kvf_gate_enter(&self.gate) != KVF_ENTERED:
+            return None
+        try:
+            d = resolve(op == KVF_WRITE, batch.descriptors, batch.local,
+                        self.local if batch.local_held is None else None, batch.remote, self.remote)
+            if d.verdict:
+                return d
+            flight = kind(channel, op, batch, d, Done(self.engines))
+            return flight
+        finally:
+            if flight is None:
+                kvf_gate_leave(&self.gate)
+
+
 cdef class Counts:
     """What was counted in one transfer."""
     cdef readonly object path

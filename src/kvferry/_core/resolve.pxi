@@ -178,8 +178,8 @@ cdef int resolve_remote(Descriptors found, Descriptors d, bint write, Span span,
     return 0
 
 
-def resolve(bint write, Descriptors d not None, Span local, SpanTable local_table, Span remote,
-            SpanTable remote_table not None):
+cpdef Descriptors resolve(bint write, Descriptors d, Span local, SpanTable local_table, Span remote,
+                          SpanTable remote_table):
     cdef Descriptors found = Descriptors.__new__(Descriptors)
     found.array, found.n, found.run, found.bounds = d.array, d.n, d.run, d.bounds
     if d.n == 0:

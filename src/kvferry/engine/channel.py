@@ -23,7 +23,7 @@ from .. import _core
 from ..batch import Batch
 from ..errors import ClosedError, Error, ForkedError, NotQuiet, UsageError
 from ..link import Link, Published
-from ..memory import RegionTable, RemoteRegion, resolve
+from ..memory import RegionTable, RemoteRegion, check_buffer, refusal
 from ..path import Path
 from ..stats import Stats, snapshot
 from .control import Control
@@ -76,13 +76,11 @@ class Channel:
         self.rejected = dict(rejected)
         self._control = control
         self._link = link
-        self._engines = engines
-        self._local = local
         self._bells = bells
         self._quiet_grace = quiet_grace
         self._ended = ended
         self._regions = _RemoteRegions(self)
-        self._gate = _core.Gate()
+        self._gate = _core.Gateway(engines, local, self._regions.spans)
         self._lock = threading.Lock()
         self._attaching = threading.Lock()
         self._flying: dict[Transfer, None] = {}
@@ -135,11 +133,15 @@ class Channel:
 
         Raises Full when no slot is free; else as read.
         """
-        return self._submit(_core.READ, batch, None)
+        transfer = self._submit(_core.READ, batch, None)
+        self._link.wake()
+        return transfer
 
     def write_async(self, batch: Batch) -> Transfer:
         """Submit a write and return; see read_async."""
-        return self._submit(_core.WRITE, batch, None)
+        transfer = self._submit(_core.WRITE, batch, None)
+        self._link.wake()
+        return transfer
 
     def call(self, service: str, request: bytes, timeout: float | None = None) -> bytes:
         """Ask a service of the peer (Engine.serve) and return its answer.
@@ -197,17 +199,17 @@ class Channel:
     # ---- transfers ----
 
     def _submit(self, op: int, batch: Batch, deadline: int | None) -> Transfer:
-        if self._gate.enter() != _core.ENTERED:
-            raise self._refusal()
+        if op == _core.READ and batch.local_held is not None:
+            check_buffer(op, batch, self.peer)
+        transfer = self._gate.admit(Transfer, self, op, batch)
+        if not isinstance(transfer, Transfer):
+            raise self._refusal() if transfer is None else refusal(transfer, batch, self.peer)
         try:
-            d = resolve(op, batch, self._local, self._regions.spans, self.peer)
-            transfer = Transfer(self, op, batch, d, _core.Done(self._engines))
-            try:
-                self._flying[transfer] = None
-                lent = self._link.submit(op, d, transfer.done, deadline)
-            except BaseException:
-                self._unsubmit(transfer)
-                raise
+            self._flying[transfer] = None
+            lent = self._link.submit(op, transfer.d, transfer.done, deadline)
+        except BaseException:
+            self._unsubmit(transfer)
+            raise
         finally:
             self._gate.leave()
         if lent is not None:

@@ -81,7 +81,14 @@ class Link(ABC):
     def submit(
         self, op: int, d: Descriptors, done: Done, deadline: int | None = None
     ) -> Slot | None:
-        """Start the transfer; see Submitter.submit. Returns what was lent to it, for release."""
+        """Start the transfer; see Submitter.submit. Returns what was lent to it, for release.
+
+        The caller then helps, or calls wake.
+        """
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Nobody is about to wait: see to it that all that was submitted is begun."""
 
     @abstractmethod
     def abort(self, done: Done) -> None:

@@ -22,8 +22,12 @@ class StreamLink(Link):
     ) -> Slot | None:
         return self._submitter.submit(op, d, done, deadline)
 
+    def wake(self) -> None:
+        self._submitter.wake()
+
     def abort(self, done: Done) -> None:
         done.abort()
+        self._submitter.wake()  # what was never begun is dropped, and that completes it
 
     def help(self, lent: Slot, done: Done, deadline: int | None) -> None:
         self._submitter.help(lent, done, deadline)

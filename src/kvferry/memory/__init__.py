@@ -7,7 +7,7 @@ into addresses valid here, or into an error, before anything moves.
 from .record import RegionRecord
 from .region import Region
 from .remote import RemoteRegion
-from .resolve import resolve
+from .resolve import check_buffer, refusal, resolve
 from .suballocator import SubAllocator
 from .table import RegionTable
 
@@ -17,5 +17,7 @@ __all__ = [
     "RegionTable",
     "RemoteRegion",
     "SubAllocator",
+    "check_buffer",
+    "refusal",
     "resolve",
 ]

@@ -6,7 +6,7 @@ from .. import _core
 from ..batch import Batch
 from ..errors import ClosedError, Error, NoMemory, RightsError, UsageError
 
-__all__ = ["resolve"]
+__all__ = ["check_buffer", "refusal", "resolve"]
 
 
 def resolve(
@@ -18,19 +18,17 @@ def resolve(
     region, RightsError where the destination may not be written, ClosedError for a region that is
     gone. `op` is _core.WRITE or _core.READ.
     """
-    held = batch.local_held
-    if held is not None and held.readonly and op == _core.READ:
-        raise RightsError("the local buffer is read-only", cause="read_only", peer=peer)
+    check_buffer(op, batch, peer)
     found = _core.resolve(
         op == _core.WRITE,
         batch.descriptors,
         batch.local,
-        None if held is not None else local,
+        local if batch.local_held is None else None,
         batch.remote,
         remote,
     )
     if found.verdict:
-        raise _refusal(found, batch, peer)
+        raise refusal(found, batch, peer)
     return found
 
 
@@ -50,7 +48,15 @@ _VERDICTS: dict[int, tuple[type[Error], str, str]] = {
 }
 
 
-def _refusal(found: _core.Descriptors, batch: Batch, peer: str) -> Error:
+def check_buffer(op: int, batch: Batch, peer: str) -> None:
+    """Raises RightsError when a read would write a caller's buffer that is read-only."""
+    held = batch.local_held
+    if held is not None and held.readonly and op == _core.READ:
+        raise RightsError("the local buffer is read-only", cause="read_only", peer=peer)
+
+
+def refusal(found: _core.Descriptors, batch: Batch, peer: str) -> Error:
+    """What to raise for a batch that _core.resolve refused."""
     kind, cause, text = _VERDICTS[found.verdict]
     given = batch.local if found.side == _core.LOCAL else batch.remote
     one_descriptor = found.verdict in (_core.UNKNOWN, _core.LEAVES) or (

@@ -145,10 +145,11 @@ class Stream(ABC):
         """
 
     @abstractmethod
-    def flag(self, done: Done, word: int) -> None:
-        """Enqueue the completion of word `word` of `done`.
+    def flag(self, done: Done, word: int, wake: bool = True) -> None:
+        """Enqueue the completion of word `word` of `done`, and let the copies begin.
 
-        It becomes visible after every byte enqueued before it, or after their failure.
+        It becomes visible after every byte enqueued before it, or after their failure. Without
+        `wake` they may wait for the caller to help or to wake the runtime, which is cheaper.
         """
 
     @abstractmethod

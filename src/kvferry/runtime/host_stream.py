@@ -31,8 +31,8 @@ class HostStream(Stream):
         if not self._native.copy(op, run, done):
             raise Full("the stream's ring is full", cause="ring_full")
 
-    def flag(self, done: _core.Done, word: int) -> None:
-        if not self._native.flag(done, word):
+    def flag(self, done: _core.Done, word: int, wake: bool = True) -> None:
+        if not self._native.flag(done, word, wake):
             raise Full("the stream's ring is full", cause="ring_full")
 
     def help(self, done: _core.Done, deadline: int | None) -> None:

@@ -21,12 +21,16 @@ class Submitter(ABC):
 
     @abstractmethod
     def submit(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> Slot | None:
-        """Start the copies. Returns what it lent.
+        """Start the copies, or leave them to a thread that will help. Returns what it lent.
 
         `deadline`, in nanoseconds of _core.now(), stops copies made in the calling thread. Raises
         Full when no slot is free. When it raises, `done` is the caller's to finish unless copies
         were handed to streams (`done.stream_submissions`): those then stop, and complete it.
         """
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Nobody is about to wait: see to it that all that was submitted is begun."""
 
     @abstractmethod
     def help(self, lent: Slot, done: Done, deadline: int | None) -> None:

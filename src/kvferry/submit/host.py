@@ -21,6 +21,7 @@ class HostSubmitter(Submitter):
         self, engines: Engines, slots: SlotPool, *, streams: int, inline_below: int
     ) -> None:
         self._copy_inline = engines.copy_inline
+        self._wake = engines.wake
         self._slots = slots
         self._streams = streams
         self._inline_below = max(1, inline_below)  # an empty batch has no run for a stream
@@ -35,7 +36,7 @@ class HostSubmitter(Submitter):
         try:
             for word, (stream, run) in enumerate(zip(slot, runs, strict=True)):
                 stream.copy(run, op, done)
-                stream.flag(done, word)
+                stream.flag(done, word, wake=word < len(runs) - 1)  # the last is the waiter's
         except BaseException:  # a signal, between two calls
             done.abort()
             for word in range(done.stream_submissions, len(runs)):
@@ -43,6 +44,9 @@ class HostSubmitter(Submitter):
             self._slots.discard(slot)
             raise
         return slot
+
+    def wake(self) -> None:
+        self._wake()
 
     def help(self, lent: Slot, done: Done, deadline: int | None) -> None:
         for stream in reversed(lent):  # engines begin with the first

@@ -17,6 +17,9 @@ class InlineSubmitter(Submitter):
     def submit(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> None:
         self._copy(op, d, done, deadline)
 
+    def wake(self) -> None:
+        """Nobody sleeps."""
+
     def help(self, lent: Slot, done: Done, deadline: int | None) -> None:
         """Nothing is ever left to do."""
 

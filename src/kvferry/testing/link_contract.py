@@ -88,7 +88,9 @@ class Bench:
     def start(self, op: int, batch: Batch, done: _core.Done | None = None) -> Flying:
         done = done or _core.Done(self.engines)
         d = resolve(op, batch, self._local, self.table.spans, "the peer")
-        return Flying(d, done, self.link.submit(op, d, done))
+        lent = self.link.submit(op, d, done)
+        self.link.wake()
+        return Flying(d, done, lent)
 
     def finish(self, flying: Flying) -> int:
         """Wait for quiet and give everything back; the outcome."""
