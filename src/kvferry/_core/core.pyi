@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, final
 
-F = TypeVar("F", bound="Flight")
-
 from typing_extensions import Buffer, Self
+
+F = TypeVar("F", bound="Flight")
 
 # vm
 

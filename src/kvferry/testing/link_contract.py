@@ -37,8 +37,9 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Flying(NamedTuple):
-    """One transfer under way."""
+    """One transfer under way. Its batch keeps the local memory, as a Transfer's does."""
 
+    batch: Batch
     d: _core.Descriptors
     done: _core.Done
     lent: Slot | None
@@ -90,7 +91,7 @@ class Bench:
         d = resolve(op, batch, self._local, self.table.spans, "the peer")
         lent = self.link.submit(op, d, done)
         self.link.wake()
-        return Flying(d, done, lent)
+        return Flying(batch, d, done, lent)
 
     def finish(self, flying: Flying) -> int:
         """Wait for quiet and give everything back; the outcome."""
