@@ -38,7 +38,6 @@ def test_a_token_is_its_bytes() -> None:
     assert from_environment({"KVFERRY_TOKEN": "schlüssel"}).token == "schlüssel".encode()
 
 
-@pytest.mark.xfail(reason="the token is encoded as UTF-8", raises=UnicodeEncodeError)
 def test_a_token_need_not_be_text() -> None:
     assert from_environment({"KVFERRY_TOKEN": os.fsdecode(b"\x80\xff")}).token == b"\x80\xff"
 
@@ -58,9 +57,7 @@ def test_copy_engines(text: str) -> None:
     "text",
     [
         *["", "0", "65", "-1", "2.0", "two", " 2", "0x2", "²", str(10**30)],
-        pytest.param(
-            "9" * 5000, id="5000 digits", marks=pytest.mark.xfail(reason="int() has a limit")
-        ),
+        pytest.param("9" * 5000, id="5000 digits"),
     ],
 )
 def test_no_number_of_copy_engines(text: str) -> None:

@@ -13,7 +13,9 @@ from kvferry import _core
 from kvferry.stats import snapshot
 
 
-def flight(engines: _core.Engines, pieces: int, length: int, *, copy: bool = True) -> _core.Flight:
+def flight(
+    engines: _core.CopyEngines, pieces: int, length: int, *, copy: bool = True
+) -> _core.Flight:
     memory = np.ones((2, pieces, length), np.uint8)
     at = np.arange(pieces, dtype=np.uint64) * np.uint64(length)
     base = np.uint64(memory.ctypes.data)
@@ -26,8 +28,8 @@ def flight(engines: _core.Engines, pieces: int, length: int, *, copy: bool = Tru
 
 
 @pytest.fixture
-def engines() -> _core.Engines:
-    return _core.Engines(1)
+def engines() -> _core.CopyEngines:
+    return _core.CopyEngines(1)
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def test_nothing_yet() -> None:
     assert snapshot(_core.Tally()) == (0, 0, 0, 0, 0, 0.0, 0.0)
 
 
-def test_sums(engines: _core.Engines, line: Line) -> None:
+def test_sums(engines: _core.CopyEngines, line: Line) -> None:
     tally = _core.Tally()
     flights = [flight(engines, pieces, 1000) for pieces in (1, 5, 3)]
     for each in flights:
@@ -59,7 +61,7 @@ def test_sums(engines: _core.Engines, line: Line) -> None:
     assert stats.longest == pytest.approx(max(seconds))
 
 
-def test_only_what_landed_counts(engines: _core.Engines, line: Line) -> None:
+def test_only_what_landed_counts(engines: _core.CopyEngines, line: Line) -> None:
     watch, theirs = line
     tally = _core.Tally()
     pending = flight(engines, 1, 10, copy=False)
@@ -96,7 +98,7 @@ def test_a_watch_sees_a_process_end(line: Line) -> None:
         os.close(pidfd)
 
 
-def test_what_was_lent_is_given_back_once(engines: _core.Engines) -> None:
+def test_what_was_lent_is_given_back_once(engines: _core.CopyEngines) -> None:
     made = flight(engines, 1, 10)
     made.lent = ["slot"]
     assert made.take_lent() == ["slot"]

@@ -5,6 +5,7 @@ IPv6 hosts stand in brackets. Port 0 asks the kernel for a free port and is for 
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ __all__ = ["Address", "TcpAddress", "UnixAddress", "parse"]
 UNIX_PATH_MAX = 107
 
 _TCP = re.compile(
-    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:/\[\]]+)):(?P<port>[0-9]{1,5})"
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]+(?:%[\w.-]+)?)\]|(?P<host>[^\s:/\[\]\x00-\x20\x7f]+)):(?P<port>[0-9]{1,5})"
 )
 
 
@@ -69,7 +70,11 @@ def _unix(text: str) -> UnixAddress:
         raise _refused(text, "a unix address holds an absolute path, as in unix:///run/kv.sock")
     if "\0" in path or path.endswith("/"):
         raise _refused(text, "the path does not name a file")
-    if len(path.encode()) > UNIX_PATH_MAX:
+    try:
+        length = len(os.fsencode(path))
+    except UnicodeEncodeError:
+        raise _refused(text, "the path cannot be a file's name") from None
+    if length > UNIX_PATH_MAX:
         raise _refused(text, f"the path is longer than {UNIX_PATH_MAX} bytes")
     return UnixAddress(path)
 

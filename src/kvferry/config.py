@@ -23,7 +23,7 @@ MAX_COPY_ENGINES = 64
 class Options:
     """What an engine can be told; every field has a default that suits one user on one host.
 
-    token_file    where the shared secret is read from, and made when the default is missing
+    token_file    where the shared secret is read from, and made when it is missing
     token         the shared secret itself; wins over the file
     copy_engines  native threads that carry out stream copies, started at first use
     quiet_grace   seconds to wait for quiet after an abort, before NotQuiet
@@ -48,7 +48,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
         raise UsageError("KVFERRY_TOKEN is set but empty", cause="token")
     file = environ.get("KVFERRY_TOKEN_FILE")
     return Options(
-        token=None if token is None else token.encode(),
+        token=None if token is None else os.fsencode(token),
         token_file=Path(file) if file else _default_token_file(environ),
         copy_engines=_copy_engines(environ),
     )
@@ -63,7 +63,8 @@ def _copy_engines(environ: Mapping[str, str]) -> int:
     text = environ.get("KVFERRY_COPY_ENGINES")
     if text is None:
         return min(len(os.sched_getaffinity(0)), 8)
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_COPY_ENGINES:
+    plain = text.isdecimal() and len(text) < 10
+    if not plain or not 1 <= int(text) <= MAX_COPY_ENGINES:
         raise UsageError(
             f"KVFERRY_COPY_ENGINES is {text!r}, not a number from 1 to {MAX_COPY_ENGINES}",
             cause="environment",

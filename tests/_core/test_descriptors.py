@@ -104,7 +104,7 @@ def test_runs_together_are_the_batch(lengths: list[int], parts: int, random: obj
     expected = np.zeros(total, np.uint8)
     for start, flip, length in zip(starts, flipped, lengths, strict=True):
         expected[flip : flip + length] = source[start : start + length]
-    engines = _core.Engines(1)
+    engines = _core.CopyEngines(1)
     order = list(range(len(runs)))
     random.shuffle(order)  # type: ignore[attr-defined]
     for index in order:
@@ -135,7 +135,7 @@ def test_a_copy_is_what_the_oracle_does(pieces: list[tuple[int, int, int]], writ
     placed = [Piece(bases[0] + a, bases[1] + b, n) for a, b, n in pieces]
     memory = {bases[0]: bytearray(here), bases[1]: bytearray(there)}
     oracle.move(op, placed, memory)
-    engines = _core.Engines(1)
+    engines = _core.CopyEngines(1)
     done = _core.Done(engines)
     engines.copy_inline(op, _core.Descriptors(rows(*placed)), done)
     assert (done.quiet, done.outcome, done.inline_copies) == (True, _core.OK, 1)
@@ -153,7 +153,7 @@ def test_all_copy_variants_copy_blocks() -> None:
     source = np.random.default_rng(3).integers(0, 256, (16, 4096), np.uint8)
     ids, ids_back = np.arange(16)[::-1].copy(), np.arange(16)
     assert _core.copy_variants()[0] == "memcpy"
-    assert _core.stream_variant() in _core.copy_variants()
+    assert _core.nt_variant() in _core.copy_variants()
     for variant in _core.copy_variants():
         target = np.zeros_like(source)
         _core.copy_blocks(variant, target.ctypes.data, ids, source.ctypes.data, ids_back, 4096)

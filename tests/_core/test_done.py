@@ -19,11 +19,11 @@ def soon() -> int:
 
 
 @pytest.fixture
-def engines() -> _core.Engines:
-    return _core.Engines(1)
+def engines() -> _core.CopyEngines:
+    return _core.CopyEngines(1)
 
 
-def test_a_line_is_quiet_when_every_word_is_there(engines: _core.Engines) -> None:
+def test_a_line_is_quiet_when_every_word_is_there(engines: _core.CopyEngines) -> None:
     done = _core.Done(engines)
     done.spread(3)
     for word in (2, 0):
@@ -37,7 +37,7 @@ def test_a_line_is_quiet_when_every_word_is_there(engines: _core.Engines) -> Non
     assert 0 < done.elapsed_ns < PATIENCE
 
 
-def test_the_first_failure_stays(engines: _core.Engines) -> None:
+def test_the_first_failure_stays(engines: _core.CopyEngines) -> None:
     done = _core.Done(engines)
     done.fail(_core.EXPIRED)
     done.fail(_core.ABORTED)
@@ -45,7 +45,7 @@ def test_the_first_failure_stays(engines: _core.Engines) -> None:
     assert done.outcome == _core.EXPIRED
 
 
-def test_a_line_used_again_knows_nothing_of_before(engines: _core.Engines) -> None:
+def test_a_line_used_again_knows_nothing_of_before(engines: _core.CopyEngines) -> None:
     for _ in range(5):
         done = _core.Done(engines)
         assert (done.quiet, done.outcome) == (False, _core.OK)
@@ -58,7 +58,7 @@ def test_a_line_used_again_knows_nothing_of_before(engines: _core.Engines) -> No
         del done
 
 
-def test_an_unfinished_line_is_never_used_again(engines: _core.Engines) -> None:
+def test_an_unfinished_line_is_never_used_again(engines: _core.CopyEngines) -> None:
     """A copy engine may still complete it: it would complete somebody else's transfer."""
     data = np.ones(64, np.uint8)
     rows = np.array([[data.ctypes.data, data.ctypes.data + 32, 16]], np.uint64)
@@ -70,7 +70,7 @@ def test_an_unfinished_line_is_never_used_again(engines: _core.Engines) -> None:
     assert done.outcome == _core.OK
 
 
-def test_many_wait_for_one_line(engines: _core.Engines) -> None:
+def test_many_wait_for_one_line(engines: _core.CopyEngines) -> None:
     done = _core.Done(engines)
     answers: list[bool] = []
     waiters = [
@@ -85,7 +85,7 @@ def test_many_wait_for_one_line(engines: _core.Engines) -> None:
     assert answers == [True] * 6
 
 
-def test_an_eventfd_is_written_when_quiet(engines: _core.Engines) -> None:
+def test_an_eventfd_is_written_when_quiet(engines: _core.CopyEngines) -> None:
     bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     try:
         done = _core.Done(engines)
@@ -123,7 +123,7 @@ def test_a_forked_gate_forgets_and_refuses() -> None:
     assert gate.drain(0)
 
 
-def test_a_full_ring_refuses(engines: _core.Engines) -> None:
+def test_a_full_ring_refuses(engines: _core.CopyEngines) -> None:
     """No engine runs, so nothing is taken out; stop has nothing to wait for."""
     data = np.ones(64, np.uint8)
     rows = np.array([[data.ctypes.data, data.ctypes.data + 32, 16]], np.uint64)
@@ -137,7 +137,7 @@ def test_a_full_ring_refuses(engines: _core.Engines) -> None:
 
 
 def test_a_stream_keeps_order_and_settles() -> None:
-    engines = _core.Engines(2)
+    engines = _core.CopyEngines(2)
     assert engines.start() == 0
     data = np.zeros((32, 4096), np.uint8)
     data[0] = 7

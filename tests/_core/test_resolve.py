@@ -166,7 +166,7 @@ def test_the_bytes_go_where_the_oracle_says(case: tuple[bool, list[Piece], list[
     wanted = oracle.resolve(write, pieces, None, None, None, areas)
     memory = {start: bytearray(here), int(there.ctypes.data): bytearray(there)}
     oracle.move(_core.WRITE if write else _core.READ, wanted.pieces, memory)
-    native, engines = Native(areas), _core.Engines(1)
+    native, engines = Native(areas), _core.CopyEngines(1)
     d = _core.resolve(write, descriptors(pieces), None, None, None, native.table)
     done = _core.Done(engines)
     engines.copy_inline(_core.WRITE if write else _core.READ, d, done)

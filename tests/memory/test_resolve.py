@@ -32,7 +32,7 @@ class Side:
     def __init__(self) -> None:
         self.local: RegionTable[Region] = RegionTable()
         self.remote: RegionTable[Theirs] = RegionTable()
-        self.engines = _core.Engines(1)
+        self.engines = _core.CopyEngines(1)
         self.theirs = [Theirs("a", FAR), Theirs("b", FAR + SIZE), Theirs("c", FAR + (1 << 30))]
         self.fixed = Theirs("fixed", FAR - (1 << 30), writable=False)
         for region in [*self.theirs, self.fixed]:

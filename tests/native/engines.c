@@ -29,7 +29,7 @@ static void free_stream(kvf_engines *e, kvf_stream *s) {
 }
 
 static kvf_engines *start(unsigned threads) {
-    kvf_engines *e = kvf_engines_new(kvf_best_stream());
+    kvf_engines *e = kvf_engines_new(kvf_best_nt());
     CHECK(e && kvf_engines_start(e, threads) == 0);
     return e;
 }

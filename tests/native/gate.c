@@ -14,7 +14,7 @@ typedef struct room {
 } room;
 
 static void visit(room *r) {
-    for (kvf_entry_code code; (code = kvf_gate_enter(&r->gate)) != KVF_CLOSED;) {
+    for (kvf_gate_code code; (code = kvf_gate_enter(&r->gate)) != KVF_CLOSED;) {
         CHECK(code == KVF_ENTERED);
         CHECK(kvf_gate_inside(&r->gate) >= 1 && r->furniture[0] == 1);
         atomic_fetch_add_explicit(&r->visits, 1, memory_order_relaxed);

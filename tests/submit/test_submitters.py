@@ -11,7 +11,7 @@ import pytest
 
 from kvferry import _core
 from kvferry.errors import Full
-from kvferry.runtime import HostRuntime
+from kvferry.runtime import HostRuntime, HostStream
 from kvferry.submit import HostSubmitter, InlineSubmitter, Slot, SlotPool, Submitter
 
 MIB = 1 << 20
@@ -42,8 +42,8 @@ class Copy(NamedTuple):
 
 
 @pytest.fixture
-def engines() -> Iterator[_core.Engines]:
-    engines = _core.Engines(2)
+def engines() -> Iterator[_core.CopyEngines]:
+    engines = _core.CopyEngines(2)
     yield engines
     engines.hold(False)
     engines.stop()
@@ -53,7 +53,7 @@ Make = Callable[..., HostSubmitter]
 
 
 @pytest.fixture
-def host(engines: _core.Engines) -> Make:
+def host(engines: _core.CopyEngines) -> Make:
     def make(streams: int, inline_below: int = 0, limit: int = 512) -> HostSubmitter:
         pool = SlotPool(HostRuntime(engines).stream, limit=limit)
         return HostSubmitter(engines, pool, streams=streams, inline_below=inline_below)
@@ -68,7 +68,7 @@ def start(submitter: Submitter, copy: Copy, done: _core.Done) -> Slot | None:
     return lent
 
 
-def run(submitter: Submitter, engines: _core.Engines, copy: Copy) -> _core.Done:
+def run(submitter: Submitter, engines: _core.CopyEngines, copy: Copy) -> _core.Done:
     done = _core.Done(engines)
     lent = start(submitter, copy, done)
     assert done.wait(_core.now() + PATIENCE)
@@ -80,7 +80,7 @@ def run(submitter: Submitter, engines: _core.Engines, copy: Copy) -> _core.Done:
 @pytest.mark.parametrize("streams", [1, 2, 3, 8])
 @pytest.mark.parametrize(("count", "block"), [(1, 1), (1, 5), (3, 4096), (64, 5000), (7, MIB)])
 def test_one_run_a_stream(
-    engines: _core.Engines, host: Make, streams: int, count: int, block: int
+    engines: _core.CopyEngines, host: Make, streams: int, count: int, block: int
 ) -> None:
     submitter, copy = host(streams), Copy.of(count, block)
     sizes = [each.bytes for each in copy.d.cut(streams)]
@@ -98,7 +98,7 @@ def test_one_run_a_stream(
 
 @pytest.mark.parametrize("below", [0, 1, 4096, 4097, 1 << 40])
 def test_small_batches_are_copied_by_their_caller(
-    engines: _core.Engines, host: Make, below: int
+    engines: _core.CopyEngines, host: Make, below: int
 ) -> None:
     copy = Copy.of(2, 2048)
     done = run(host(2, inline_below=below), engines, copy)
@@ -108,7 +108,7 @@ def test_small_batches_are_copied_by_their_caller(
     assert (engines.bytes == 0) == inline
 
 
-def test_an_empty_batch_needs_no_stream(engines: _core.Engines, host: Make) -> None:
+def test_an_empty_batch_needs_no_stream(engines: _core.CopyEngines, host: Make) -> None:
     submitter = host(8, limit=8)
     run(submitter, engines, Copy.of(16, 4096))  # its streams are idle now
     nothing = _core.Descriptors(np.zeros((0, 3), np.uint64))
@@ -118,7 +118,7 @@ def test_an_empty_batch_needs_no_stream(engines: _core.Engines, host: Make) -> N
     assert run(submitter, engines, Copy.of(16, 4096)).outcome == _core.OK
 
 
-def test_inline_is_over_when_submit_returns(engines: _core.Engines) -> None:
+def test_inline_is_over_when_submit_returns(engines: _core.CopyEngines) -> None:
     copy, done = Copy.of(5, MIB), _core.Done(engines)
     submitter = InlineSubmitter(engines)
     assert submitter.submit(_core.WRITE, copy.d, done, None) is None  # type: ignore[func-returns-value]
@@ -128,7 +128,7 @@ def test_inline_is_over_when_submit_returns(engines: _core.Engines) -> None:
 
 @pytest.mark.parametrize("inline", [True, False])
 def test_a_deadline_stops_copies_of_the_caller(
-    engines: _core.Engines, host: Make, inline: bool
+    engines: _core.CopyEngines, host: Make, inline: bool
 ) -> None:
     submitter = InlineSubmitter(engines) if inline else host(2, inline_below=1 << 40)
     copy, done = Copy.of(5, MIB), _core.Done(engines)
@@ -137,7 +137,7 @@ def test_a_deadline_stops_copies_of_the_caller(
     assert not copy.target.any()
 
 
-def test_full_starts_nothing(engines: _core.Engines, host: Make) -> None:
+def test_full_starts_nothing(engines: _core.CopyEngines, host: Make) -> None:
     submitter, copy = host(4, limit=6), Copy.of(4, MIB)
     engines.hold(True)
     first, second = _core.Done(engines), _core.Done(engines)
@@ -173,7 +173,7 @@ def until(holds: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("streams", [1, 2, 4])
 def test_aborted_while_engines_are_in_a_chunk(
-    engines: _core.Engines, host: Make, streams: int
+    engines: _core.CopyEngines, host: Make, streams: int
 ) -> None:
     """Not quiet before those chunks are written; nothing behind them, and nothing that had not
     begun, is ever written."""
@@ -195,7 +195,9 @@ def test_aborted_while_engines_are_in_a_chunk(
     submitter.release(lent, True)
 
 
-def test_a_waiter_helps_with_what_no_engine_has_begun(engines: _core.Engines, host: Make) -> None:
+def test_a_waiter_helps_with_what_no_engine_has_begun(
+    engines: _core.CopyEngines, host: Make
+) -> None:
     submitter, copy, done = host(4), Copy.of(1, 8 * MIB), _core.Done(engines)
     engines.hold(True)
     lent = start(submitter, copy, done)
@@ -210,7 +212,7 @@ def test_a_waiter_helps_with_what_no_engine_has_begun(engines: _core.Engines, ho
     submitter.release(lent, False)
 
 
-def test_a_waiter_alone_is_enough(engines: _core.Engines, host: Make) -> None:
+def test_a_waiter_alone_is_enough(engines: _core.CopyEngines, host: Make) -> None:
     """Nobody wakes an engine for the last run: who submits either waits or wakes."""
     submitter, copy = host(1), Copy.of(16, 4096)
     for _ in range(50):
@@ -225,7 +227,7 @@ def test_a_waiter_alone_is_enough(engines: _core.Engines, host: Make) -> None:
 
 
 def test_a_late_helper_does_not_touch_the_next_transfer_on_its_slot(
-    engines: _core.Engines, host: Make
+    engines: _core.CopyEngines, host: Make
 ) -> None:
     """Of two threads that wait for one transfer, one may come to help when the other has given the
     slot back and it is lent to somebody else, whose deadline is another."""
@@ -255,7 +257,7 @@ def test_a_late_helper_does_not_touch_the_next_transfer_on_its_slot(
 
 
 def test_streams_of_a_failed_transfer_are_not_used_again(
-    engines: _core.Engines, host: Make
+    engines: _core.CopyEngines, host: Make
 ) -> None:
     submitter, copy = host(2, limit=2), Copy.of(4, MIB)
     for _ in range(4):
@@ -274,3 +276,39 @@ def test_streams_of_a_failed_transfer_are_not_used_again(
         assert fresh.outcome == _core.OK
         submitter.release(again, False)
     assert copy.arrived
+
+
+class Interrupted(HostStream):
+    """A signal comes in when this flag is just enqueued, or just not yet."""
+
+    def __init__(self, engines: _core.CopyEngines, calls: list[int], at: int, after: bool) -> None:
+        super().__init__(engines)
+        self._calls, self._at, self._after = calls, at, after
+
+    def flag(self, done: _core.Done, word: int, wake: bool = True) -> None:
+        self._calls.append(word)
+        now = len(self._calls) == self._at
+        if not now or self._after:
+            super().flag(done, word, wake)
+        if now:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(("at", "streams"), [(1, 1), (1, 3), (2, 3), (3, 3)])
+def test_interrupted_while_submitting_it_becomes_quiet(
+    engines: _core.CopyEngines, at: int, streams: int, after: bool
+) -> None:
+    calls: list[int] = []
+    pool = SlotPool(lambda: Interrupted(engines, calls, at, after))
+    pool.give(pool.take(streams))
+    submitter = HostSubmitter(engines, pool, streams=streams, inline_below=0)
+    time.sleep(0.01)  # the copy engines sleep by now, or else the test shows less
+    copy, done = Copy.of(3, MIB), _core.Done(engines)
+    with pytest.raises(KeyboardInterrupt):
+        submitter.submit(_core.WRITE, copy.d, done, None)
+    assert done.wait(_core.now() + PATIENCE)
+    settled = copy.target.copy()
+    assert run(submitter, engines, other := Copy.of(3, MIB)).outcome == _core.OK
+    assert other.arrived
+    assert np.array_equal(copy.target, settled)

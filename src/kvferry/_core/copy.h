@@ -21,8 +21,8 @@
 
 #define KVF_CHUNK (1ull << 20)
 /* Below these the destination is likelier wanted in cache than memory bandwidth is short. */
-#define KVF_STREAM_RUN (128ull << 10)
-#define KVF_STREAM_PIECE 1024ull
+#define KVF_NT_RUN (128ull << 10)
+#define KVF_NT_PIECE 1024ull
 
 #define KVF_NOINLINE __attribute__((noinline))
 #define KVF_INLINE static inline __attribute__((always_inline))
@@ -66,7 +66,7 @@ KVF_INLINE void kvf_plain_fence(void) {}
 #define KVF_AVX512 __attribute__((target("avx512f")))
 
 /* The head up to the store's alignment, then whole groups of 4 vectors, then the tail. */
-#define KVF_STREAM_KERNEL(NAME, TARGET, VECTOR, LOAD, STORE)                      \
+#define KVF_NT_KERNEL(NAME, TARGET, VECTOR, LOAD, STORE)                      \
     TARGET KVF_INLINE void NAME(void *to, const void *from, size_t n) {           \
         char *t = to;                                                             \
         const char *f = from;                                                     \
@@ -84,9 +84,9 @@ KVF_INLINE void kvf_plain_fence(void) {}
         }                                                                         \
         memcpy(t, f, n);                                                          \
     }
-KVF_STREAM_KERNEL(kvf_sse2, KVF_SSE2, __m128i, _mm_loadu_si128, _mm_stream_si128)
-KVF_STREAM_KERNEL(kvf_avx2, KVF_AVX2, __m256i, _mm256_loadu_si256, _mm256_stream_si256)
-KVF_STREAM_KERNEL(kvf_avx512, KVF_AVX512, __m512i, _mm512_loadu_si512, _mm512_stream_si512)
+KVF_NT_KERNEL(kvf_sse2, KVF_SSE2, __m128i, _mm_loadu_si128, _mm_stream_si128)
+KVF_NT_KERNEL(kvf_avx2, KVF_AVX2, __m256i, _mm256_loadu_si256, _mm256_stream_si256)
+KVF_NT_KERNEL(kvf_avx512, KVF_AVX512, __m512i, _mm512_loadu_si512, _mm512_stream_si512)
 KVF_INLINE void kvf_store_fence(void) { _mm_sfence(); }
 
 #elif defined(__aarch64__)
@@ -178,7 +178,7 @@ static inline bool kvf_variant_runs(const kvf_variant *v) {
 }
 
 /* The widest streaming variant this processor runs. */
-static inline const kvf_variant *kvf_best_stream(void) {
+static inline const kvf_variant *kvf_best_nt(void) {
     const kvf_variant *best = kvf_variants;
     for (size_t i = 1; i < KVF_VARIANTS; i++)
         if (kvf_variant_runs(&kvf_variants[i])) best = &kvf_variants[i];
@@ -187,10 +187,10 @@ static inline const kvf_variant *kvf_best_stream(void) {
 
 /* Streaming stores pay for runs that the cache would not keep, in pieces worth an alignment. Whether
  * pieces are that long is judged by the first: the blocks of a batch are of a kind. */
-static inline kvf_outcome kvf_copy_run(const kvf_variant *stream, kvf_run r, kvf_op op,
+static inline kvf_outcome kvf_copy_run(const kvf_variant *nt, kvf_run r, kvf_op op,
                                        const kvf_brake *brake) {
-    bool streams = r.bytes >= KVF_STREAM_RUN && r.d->length >= KVF_STREAM_PIECE;
-    return (streams ? stream : kvf_variants)->run(r, op, brake);
+    bool pays = r.bytes >= KVF_NT_RUN && r.d->length >= KVF_NT_PIECE;
+    return (pays ? nt : kvf_variants)->run(r, op, brake);
 }
 
 #endif

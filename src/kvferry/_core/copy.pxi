@@ -9,7 +9,7 @@ cdef extern from "limit.h" nogil:
     const kvf_variant *kvf_variants
     const size_t KVF_VARIANTS
     bint kvf_variant_runs(const kvf_variant *)
-    const kvf_variant *kvf_best_stream()
+    const kvf_variant *kvf_best_nt()
     kvf_outcome kvf_copy_run(const kvf_variant *, kvf_run, kvf_op, const kvf_brake *)
     ctypedef void kvf_limit_loop(char *, const int64_t *, const char *, const int64_t *, size_t,
                                  size_t) noexcept nogil
@@ -22,9 +22,9 @@ def copy_variants():
             if kvf_variant_runs(&kvf_variants[i])]
 
 
-def stream_variant():
+def nt_variant():
     """Name of the variant that large runs are copied with."""
-    return kvf_best_stream().name.decode()
+    return kvf_best_nt().name.decode()
 
 
 cdef size_t variant_named(str name) except? 0:

@@ -254,7 +254,7 @@ class Done:
     `outcome`: OK, or why some bytes were not moved; final once quiet.
     """
 
-    def __init__(self, arena: Engines) -> None: ...
+    def __init__(self, arena: CopyEngines) -> None: ...
     def spread(self, streams: int) -> None:
         """The transfer goes over words 0 .. streams-1. Before any copy of it is submitted."""
 
@@ -288,7 +288,7 @@ class Done:
 # copy
 
 def copy_variants() -> list[str]: ...
-def stream_variant() -> str: ...
+def nt_variant() -> str: ...
 def copy(variant: str, to: int, source: int, length: int) -> None: ...
 def copy_bare(to: int, source: int, length: int) -> None: ...
 def copy_blocks(
@@ -299,7 +299,7 @@ def copy_blocks(
 # engines
 
 @final
-class Engines:
+class CopyEngines:
     """Native copy threads, completion lines, and copies in the caller's own thread."""
 
     def __init__(self, threads: int) -> None: ...
@@ -335,14 +335,14 @@ class Stream:
     What was enqueued must stay alive until the flag behind it is set.
     """
 
-    def __init__(self, home: Engines) -> None: ...
+    def __init__(self, home: CopyEngines) -> None: ...
     def copy(self, op: int, run: Descriptors, done: Done) -> bool:
         """Enqueue a run; False when the ring is full."""
 
     def flag(self, done: Done, word: int, wake: bool = True) -> bool:
         """Enqueue the completion of `word` behind all copies so far, and ring the doorbell.
 
-        Without `wake` a sleeping thread is left asleep: the caller helps, or calls Engines.wake.
+        Without `wake` a sleeping thread is left asleep: the caller helps, or wakes the engines.
         """
 
     def help(self, done: Done, deadline_ns: int | None = None) -> None:
@@ -398,7 +398,7 @@ class PeerWatch:
 # flight
 
 PENDING: int
-SUCCEEDED: int
+LANDED: int
 ENDED: int
 
 @final
@@ -445,7 +445,7 @@ class Flight:
     def done(self) -> Done: ...
     @property
     def state(self) -> int:
-        """PENDING, SUCCEEDED or ENDED."""
+        """PENDING, LANDED or ENDED."""
 
     def land(self, watch: PeerWatch, tally: Tally) -> bool:
         """Settle it as a success if it is quiet, complete, and the peer still there after that.
@@ -463,7 +463,7 @@ class Flight:
 class Gateway(Gate):
     """A channel's gate, with what every submission that passes it is checked against."""
 
-    def __init__(self, engines: Engines, local: SpanTable, remote: SpanTable) -> None: ...
+    def __init__(self, engines: CopyEngines, local: SpanTable, remote: SpanTable) -> None: ...
     def admit(self, kind: type[F], channel: Any, op: int, batch: Any) -> F | Descriptors | None:
         """Enter the gate, resolve the batch, take a line: a flight that holds all three.
 

@@ -28,11 +28,11 @@ STREAMS_MAX = KVF_STREAMS_MAX
 cdef class Done:
     """One transfer's hold on a completion line; the line goes back to its arena with the last
     reference, or never when it is not quiet by then."""
-    cdef Engines arena
+    cdef CopyEngines arena
     cdef kvf_done *line
     cdef readonly uint32_t inline_copies, stream_submissions  # counted by the doors that make them
 
-    def __cinit__(self, Engines arena not None):
+    def __cinit__(self, CopyEngines arena not None):
         self.arena = arena
         self.line = kvf_line_take(arena.engines)
         if self.line == NULL:

@@ -44,7 +44,7 @@ typedef struct kvf_engines {
     _Atomic uint32_t pending; /* streams in the ready queue, for spinners */
     kvf_hold hold;
     _Atomic uint64_t bytes;   /* moved so far */
-    const kvf_variant *stream_copy;
+    const kvf_variant *nt;
     kvf_done *free_lines;
     unsigned threads;
     pthread_t thread[KVF_ENGINES_MAX];
@@ -88,7 +88,7 @@ static inline void kvf_carry_out(kvf_engines *e, const kvf_entry *entry, uint64_
         return;
     }
     kvf_brake brake = {entry->done, entry->sequence, deadline, hold};
-    kvf_outcome outcome = kvf_copy_run(e->stream_copy, entry->run, (kvf_op)entry->op, &brake);
+    kvf_outcome outcome = kvf_copy_run(e->nt, entry->run, (kvf_op)entry->op, &brake);
     if (outcome) kvf_done_fail(entry->done, outcome);
     else atomic_fetch_add_explicit(&e->bytes, entry->run.bytes, memory_order_relaxed);
 }
@@ -215,7 +215,7 @@ static inline bool kvf_stream_settle(kvf_engines *e, kvf_stream *s, uint64_t dea
     return idle;
 }
 
-static inline kvf_engines *kvf_engines_new(const kvf_variant *stream_copy) {
+static inline kvf_engines *kvf_engines_new(const kvf_variant *nt) {
     kvf_engines *e = aligned_alloc(64, (sizeof *e + 63) & ~(size_t)63);
     if (!e) return NULL;
     memset(e, 0, sizeof *e);
@@ -226,7 +226,7 @@ static inline kvf_engines *kvf_engines_new(const kvf_variant *stream_copy) {
     pthread_cond_init(&e->work, NULL);
     pthread_cond_init(&e->idle, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    e->stream_copy = stream_copy;
+    e->nt = nt;
     return e;
 }
 

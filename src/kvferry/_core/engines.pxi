@@ -12,7 +12,7 @@ cdef extern from "engines.h" nogil:
     ctypedef struct kvf_stream:
         kvf_ring ring
     ctypedef struct kvf_engines:
-        const kvf_variant *stream_copy
+        const kvf_variant *nt
     kvf_engines *kvf_engines_new(const kvf_variant *)
     int kvf_engines_start(kvf_engines *, unsigned threads)
     void kvf_engines_stop(kvf_engines *)
@@ -35,14 +35,14 @@ cdef extern from "engines.h" nogil:
 cdef uint64_t NOGIL_BYTES = 64 << 10
 
 
-cdef class Engines:
+cdef class CopyEngines:
     """A few native copy threads, the completion lines, and the copies of callers themselves."""
     cdef kvf_engines *engines
     cdef int pid
     cdef unsigned threads
 
     def __cinit__(self, unsigned threads):
-        self.engines = kvf_engines_new(kvf_best_stream())
+        self.engines = kvf_engines_new(kvf_best_nt())
         if self.engines == NULL:
             raise MemoryError
         self.pid, self.threads = getpid(), threads
@@ -89,10 +89,10 @@ cdef class Engines:
         brake.deadline = deadline_of(deadline_ns)
         brake.hold = NULL
         if d.run.bytes < NOGIL_BYTES:
-            outcome = kvf_copy_run(self.engines.stream_copy, d.run, op, &brake)
+            outcome = kvf_copy_run(self.engines.nt, d.run, op, &brake)
         else:
             with nogil:
-                outcome = kvf_copy_run(self.engines.stream_copy, d.run, op, &brake)
+                outcome = kvf_copy_run(self.engines.nt, d.run, op, &brake)
         if outcome != KVF_OK:
             kvf_done_fail(done.line, outcome)
         kvf_done_finish(done.line, 0, brake.sequence)
@@ -103,10 +103,10 @@ cdef class Engines:
 cdef class Stream:
     """An ordered queue of copies. One thread at a time submits to it. The caller keeps alive what it
     enqueued until the flag behind it is set."""
-    cdef Engines home
+    cdef CopyEngines home
     cdef kvf_stream *stream
 
-    def __cinit__(self, Engines home not None):
+    def __cinit__(self, CopyEngines home not None):
         self.home = home
         self.stream = kvf_stream_new()
         if self.stream == NULL:

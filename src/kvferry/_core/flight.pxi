@@ -1,9 +1,9 @@
 cdef enum:
-    FLYING = 0
-    LANDED = 1
-    LOST = 2
+    FLIGHT_PENDING = 0
+    FLIGHT_LANDED = 1
+    FLIGHT_ENDED = 2
 
-PENDING, SUCCEEDED, ENDED = FLYING, LANDED, LOST
+PENDING, LANDED, ENDED = FLIGHT_PENDING, FLIGHT_LANDED, FLIGHT_ENDED
 
 
 cdef class Tally:
@@ -37,15 +37,15 @@ cdef class Flight:
 
     def land(self, PeerWatch watch not None, Tally tally not None):
         """Quiet, complete and the peer still there: settle it as a success, once."""
-        if self.state != FLYING:
-            return self.state == LANDED
+        if self.state != FLIGHT_PENDING:
+            return self.state == FLIGHT_LANDED
         if not kvf_done_quiet(self.done.line) or kvf_done_outcome(self.done.line) != KVF_OK:
             return False
         # After the last byte: mapped memory outlives its owner, so a copy to a peer that died would
         # look like a success.
-        if watch.gone() or self.state != FLYING:
-            return self.state == LANDED
-        self.state = LANDED
+        if watch.gone() or self.state != FLIGHT_PENDING:
+            return self.state == FLIGHT_LANDED
+        self.state = FLIGHT_LANDED
         tally.add(self.done, self.d)
         self.d.release()
         return True
@@ -56,20 +56,20 @@ cdef class Flight:
 
     def end(self, failure):
         """Settle it as anything but a success; False when it was settled before."""
-        if self.state != FLYING:
+        if self.state != FLIGHT_PENDING:
             return False
         self.failure = failure
-        self.state = LOST
+        self.state = FLIGHT_ENDED
         self.d.release()
         return True
 
 
 cdef class Gateway(Gate):
     """A channel's gate, with what every submission that passes it is checked against."""
-    cdef Engines engines
+    cdef CopyEngines engines
     cdef SpanTable local, remote
 
-    def __init__(self, Engines engines not None, SpanTable local not None,
+    def __init__(self, CopyEngines engines not None, SpanTable local not None,
                  SpanTable remote not None):
         self.engines, self.local, self.remote = engines, local, remote
 

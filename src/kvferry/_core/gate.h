@@ -14,7 +14,7 @@
 #define KVF_GATE_FORKED (1ull << 62)
 #define KVF_GATE_COUNT (KVF_GATE_FORKED - 1)
 
-typedef enum { KVF_ENTERED, KVF_CLOSED, KVF_FORKED } kvf_entry_code;
+typedef enum { KVF_ENTERED, KVF_CLOSED, KVF_FORKED } kvf_gate_code;
 
 typedef struct kvf_gate {
     _Atomic uint64_t state;
@@ -34,7 +34,7 @@ static inline void kvf_gate_leave(kvf_gate *g) {
     }
 }
 
-static inline kvf_entry_code kvf_gate_enter(kvf_gate *g) {
+static inline kvf_gate_code kvf_gate_enter(kvf_gate *g) {
     uint64_t before = atomic_fetch_add_explicit(&g->state, 1, memory_order_acq_rel);
     if (!(before & ~KVF_GATE_COUNT)) return KVF_ENTERED;
     kvf_gate_leave(g);

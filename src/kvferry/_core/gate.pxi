@@ -1,12 +1,12 @@
 cdef extern from "gate.h" nogil:
     ctypedef struct kvf_gate:
         pass
-    ctypedef enum kvf_entry_code:
+    ctypedef enum kvf_gate_code:
         KVF_ENTERED
         KVF_CLOSED
         KVF_FORKED
     void kvf_gate_init(kvf_gate *)
-    kvf_entry_code kvf_gate_enter(kvf_gate *)
+    kvf_gate_code kvf_gate_enter(kvf_gate *)
     void kvf_gate_leave(kvf_gate *)
     bint kvf_gate_close(kvf_gate *)
     void kvf_gate_fork(kvf_gate *)

@@ -119,7 +119,7 @@ PROBES: dict[str, Callable[[], Verdict]] = {
     "dumpable": dumpable,
     "container limits": lambda: judge.container(read_machine()),
     "identity": identity,
-    "copy": lambda: judge.copies(_core.copy_variants(), _core.stream_variant()),
+    "copy": lambda: judge.copies(_core.copy_variants(), _core.nt_variant()),
     "optional packages": lambda: judge.packages(
         {name: find_spec(name) is not None for name in OPTIONAL}
     ),

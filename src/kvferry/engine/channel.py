@@ -64,7 +64,7 @@ class Channel:
         link: Link,
         path: Path,
         rejected: Mapping[Path, str],
-        engines: _core.Engines,
+        engines: _core.CopyEngines,
         local: _core.SpanTable,
         bells: Bells,
         quiet_grace: float,

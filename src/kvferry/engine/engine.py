@@ -78,7 +78,7 @@ class Engine:
         self._inbounds: set[Inbound] = set()
         self._services: dict[str, Callable[[bytes], bytes]] = {}
         self._mailbox = Mailbox(self.options.notifications)
-        self._copies = _core.Engines(self.options.copy_engines)
+        self._copies = _core.CopyEngines(self.options.copy_engines)
         self._bells = Bells()
         self._runtime = runtime = HostRuntime(self._copies)
         self._pulse: Pulse | None = None
@@ -524,7 +524,7 @@ def _unlink(path: str) -> None:
         os.unlink(path)
 
 
-# Engines of this process, for its children: a fork copies them all, and the copies must not act.
+# Engines of this process, for its children: a fork copies them, and the copies must not act.
 _alive: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 

@@ -52,7 +52,9 @@ class HostRuntime(Runtime):
 
     caps = Caps()
 
-    def __init__(self, engines: _core.Engines | None = None, *, threads: int | None = None) -> None:
+    def __init__(
+        self, engines: _core.CopyEngines | None = None, *, threads: int | None = None
+    ) -> None:
         self._engines = engines
         self.threads = threads or min(len(os.sched_getaffinity(0)), 8)
 

@@ -19,7 +19,7 @@ class HostStream(Stream):
 
     __slots__ = ("_done", "_native")
 
-    def __init__(self, engines: _core.Engines) -> None:
+    def __init__(self, engines: _core.CopyEngines) -> None:
         code = engines.start()
         if code:
             raise NoMemory(f"starting copy engines: {os.strerror(code)}", cause="no_threads")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._core import Descriptors, Done, Engines
+from .._core import CopyEngines, Descriptors, Done
 from .base import Slot, Submitter
 from .slots import SlotPool
 
@@ -18,7 +18,7 @@ class HostSubmitter(Submitter):
     """
 
     def __init__(
-        self, engines: Engines, slots: SlotPool, *, streams: int, inline_below: int
+        self, engines: CopyEngines, slots: SlotPool, *, streams: int, inline_below: int
     ) -> None:
         self._copy_inline = engines.copy_inline
         self._wake = engines.wake
@@ -41,6 +41,7 @@ class HostSubmitter(Submitter):
             done.abort()
             for word in range(done.stream_submissions, len(runs)):
                 done.finish(word)
+            self._wake()
             self._slots.discard(slot)
             raise
         return slot

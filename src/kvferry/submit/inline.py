@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._core import Descriptors, Done, Engines
+from .._core import CopyEngines, Descriptors, Done
 from .base import Slot, Submitter
 
 __all__ = ["InlineSubmitter"]
@@ -11,7 +11,7 @@ __all__ = ["InlineSubmitter"]
 class InlineSubmitter(Submitter):
     """Copies in the calling thread; a transfer is over when submit returns."""
 
-    def __init__(self, engines: Engines) -> None:
+    def __init__(self, engines: CopyEngines) -> None:
         self._copy = engines.copy_inline
 
     def submit(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> None:

@@ -49,7 +49,7 @@ class Bench:
     """A link and an owner of regions, both in this process, with copy engines between them."""
 
     def __init__(self, make_driver: Callable[..., Driver], submitter: str) -> None:
-        self.engines = _core.Engines(2)
+        self.engines = _core.CopyEngines(2)
         self.runtime = HostRuntime(self.engines, threads=1)
         self.owner = make_driver(HostRuntime(threads=1))
         self.link = make_driver(self.runtime).open("the peer", EPOCH, self._submitter(submitter))
