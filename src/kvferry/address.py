@@ -51,6 +51,8 @@ def parse(text: str, *, listening: bool = False) -> Address:
     Raises UsageError that quotes the text and says what is wrong with it. Port 0 is refused
     unless `listening`.
     """
+    if not isinstance(text, str):
+        raise UsageError(f"an address is a str, not {type(text).__name__}", cause="address")
     if text.startswith("unix://"):
         return _unix(text)
     match = _TCP.fullmatch(text.removeprefix("kv://"))

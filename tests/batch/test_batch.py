@@ -155,7 +155,7 @@ def test_unequal_lengths() -> None:
 
 @pytest.mark.parametrize(
     ("block", "cause"),
-    [(0, "zero_length"), (-1, "zero_length"), (1.5, "not_integers"), (None, "not_integers")],
+    [(0, "zero_length"), (-1, "negative_length"), (1.5, "not_integers"), (None, "not_integers")],
 )
 def test_bad_blocks(block: Any, cause: str) -> None:
     with pytest.raises(UsageError) as caught:

@@ -145,7 +145,7 @@ def test_a_side_is_shrunk_with_a_word(command: Command, monkeypatch: pytest.Monk
     monkeypatch.setattr("kvferry.bench.session.free_memory", lambda: 48 << 20)
     status, out, err = command("bench", *SMALL)
     assert status == 0
-    assert "12 MiB a side, not 16 MiB: only 48 MiB of memory are free" in err
+    assert "12 MiB a side, not 16 MiB: a quarter of the 48 MiB of memory that are free" in err
     assert "12 MiB a side" in out
 
 

@@ -187,6 +187,37 @@ def test_timeouts_that_are_none(pair: Pair, timeout: float) -> None:
     assert not pair.peer._flying
 
 
+@pytest.mark.parametrize("name", [123, None, "", "a\udc80", "x" * 300])
+def test_names_that_cannot_travel(pair: Pair, name: str) -> None:
+    for call in (
+        lambda: pair.ours.allocate(name, 4096),
+        lambda: pair.ours.register(name, bytearray(8)),
+        lambda: pair.peer.call(name, b""),
+        lambda: pair.peer.notify(name, b""),
+    ):
+        with pytest.raises(kf.UsageError) as caught:
+            call()
+        assert caught.value.cause == "name"
+
+
+def test_bodies_that_are_not_bytes(pair: Pair) -> None:
+    for call in (lambda: pair.peer.call("x", "text"), lambda: pair.peer.notify("x", "text")):
+        with pytest.raises(kf.UsageError) as caught:
+            call()
+        assert caught.value.cause == "not_bytes"
+
+
+def test_objects_are_no_bytes(pair: Pair) -> None:
+    with pytest.raises(kf.UsageError) as caught:
+        kf.Batch.of(np.array([object()]), pair.peer.regions["kv"])
+    assert caught.value.cause == "not_a_buffer"
+
+
+def test_a_missing_region_names_the_peer_and_what_it_has(pair: Pair) -> None:
+    with pytest.raises(KeyError, match=f"{pair.peer.peer} has no region 'nothing'.*'kv'"):
+        pair.peer.regions["nothing"]
+
+
 def test_options_out_of_range(pair: Pair) -> None:
     address = pair.theirs.addresses[0]
     for options in ({"streams": 0}, {"streams": 9}, {"inline_below": -1}, {"path": "nothing"}):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -45,6 +46,9 @@ def test_calls_in_a_child_raise_and_descriptors_are_closed(pair: Pair) -> None:
             lambda: pair.ours.allocate("x", 4096),
             lambda: pair.theirs.unregister(pair.far),
             lambda: flying.wait(1),
+            lambda: flying.cancel(),
+            lambda: flying.status,
+            lambda: asyncio.run(waiting(flying)),
         ):
             with pytest.raises(kf.ForkedError):
                 call()
@@ -79,6 +83,10 @@ def test_touching_an_inherited_pool_is_a_fault(pair: Pair) -> None:
     status = in_child(body)
     assert os.WIFSIGNALED(status)
     assert os.WTERMSIG(status) == signal.SIGSEGV
+
+
+async def waiting(transfer: kf.Transfer) -> kf.Report:
+    return await transfer
 
 
 def test_a_child_may_make_engines_of_its_own(pair: Pair) -> None:

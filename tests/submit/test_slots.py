@@ -11,6 +11,10 @@ from kvferry.runtime import Stream
 from kvferry.submit import SlotPool
 
 
+class Counted:
+    """Stands for a stream."""
+
+
 class Streams:
     """Makes streams that are only counted."""
 
@@ -21,7 +25,7 @@ class Streams:
     def __call__(self) -> Stream:
         if len(self.made) == self.fail_at:
             raise NoMemory("no threads", cause="no_threads")
-        stream: Stream = object()  # type: ignore[assignment]
+        stream: Stream = Counted()  # type: ignore[assignment]
         self.made.append(stream)
         return stream
 
@@ -89,6 +93,14 @@ def test_discarded_streams_are_replaced(streams: Streams) -> None:
     assert len(streams.made) == 6
     with pytest.raises(Full):
         pool.take(1)
+
+
+def test_dropped_streams_make_room(streams: Streams) -> None:
+    """A signal may come between having a slot and holding it."""
+    pool = SlotPool(streams, limit=3)
+    pool.take(3)
+    streams.made.clear()
+    assert len(pool.take(3)) == 3
 
 
 def test_a_slot_of_none(streams: Streams) -> None:

@@ -307,6 +307,8 @@ def test_interrupted_while_submitting_it_becomes_quiet(
     copy, done = Copy.of(3, MIB), _core.Done(engines)
     with pytest.raises(KeyboardInterrupt):
         submitter.submit(_core.WRITE, copy.d, done, None)
+    done.forsake()
+    submitter.wake()
     assert done.wait(_core.now() + PATIENCE)
     settled = copy.target.copy()
     assert run(submitter, engines, other := Copy.of(3, MIB)).outcome == _core.OK

@@ -255,6 +255,9 @@ class Done:
     """
 
     def __init__(self, arena: CopyEngines) -> None: ...
+    def forsake(self) -> None:
+        """Submitting was interrupted: abort, and complete the words that no stream was given."""
+
     def spread(self, streams: int) -> None:
         """The transfer goes over words 0 .. streams-1. Before any copy of it is submitted."""
 
@@ -447,6 +450,9 @@ class Flight:
     def state(self) -> int:
         """PENDING, LANDED or ENDED."""
 
+    def leave(self) -> None:
+        """Leave the gate that admitted it. Idempotent; the last reference does it too."""
+
     def land(self, watch: PeerWatch, tally: Tally) -> bool:
         """Settle it as a success if it is quiet, complete, and the peer still there after that.
 
@@ -467,8 +473,8 @@ class Gateway(Gate):
     def admit(self, kind: type[F], channel: Any, op: int, batch: Any) -> F | Descriptors | None:
         """Enter the gate, resolve the batch, take a line: a flight that holds all three.
 
-        `leave` must follow once it is submitted. None: the gate is closed. A Descriptors: why the
-        batch is refused (`verdict`); in both cases nothing is held.
+        Its `leave` must follow once it is submitted. None: the gate is closed. A Descriptors: why
+        the batch is refused (`verdict`); in both cases nothing is held.
         """
 
 class Counts:

@@ -57,6 +57,10 @@ static inline void kvf_done_spread(kvf_done *d, uint32_t streams) {
     atomic_store_explicit(&d->streams, streams, memory_order_relaxed);
 }
 
+static inline uint32_t kvf_done_streams(kvf_done *d) {
+    return atomic_load_explicit(&d->streams, memory_order_relaxed);
+}
+
 static inline bool kvf_done_quiet(kvf_done *d) {
     /* Word 0 first: whoever stored it knew over how many streams the transfer goes. */
     if (atomic_load_explicit(&d->word[0], memory_order_seq_cst) != d->sequence) return false;

@@ -7,6 +7,7 @@ cdef extern from "done.h" nogil:
         KVF_ABORTED
         KVF_EXPIRED
     void kvf_done_begin(kvf_done *)
+    uint32_t kvf_done_streams(kvf_done *)
     void kvf_done_spread(kvf_done *, uint32_t streams)
     bint kvf_done_quiet(kvf_done *)
     bint kvf_done_wait(kvf_done *, uint64_t deadline)
@@ -60,6 +61,13 @@ cdef class Done:
 
     def abort(self):
         kvf_done_abort(self.line)
+
+    def forsake(self):
+        cdef uint32_t word
+        kvf_done_fail(self.line, KVF_ABORTED)
+        kvf_done_abort(self.line)
+        for word in range(self.stream_submissions, kvf_done_streams(self.line)):
+            kvf_done_finish(self.line, word, self.line.sequence)
 
     def finish(self, uint32_t word):
         kvf_done_finish(self.line, word, self.line.sequence)

@@ -23,9 +23,12 @@ cdef class Tally:
             self.longest_ns = ns
 
 
+# no_gc_clear: the gate must be whole when the last reference leaves it.
+@cython.no_gc_clear
 cdef class Flight:
     """What one transfer holds while it is under way. Changes of `state` are whole: they run under
     the GIL, so of several threads that wait for one transfer one settles it."""
+    cdef Gate entered
     cdef readonly object channel, batch
     cdef readonly int op, state
     cdef readonly Descriptors d
@@ -34,6 +37,14 @@ cdef class Flight:
 
     def __cinit__(self, channel, int op, batch, Descriptors d not None, Done done not None):
         self.channel, self.op, self.batch, self.d, self.done = channel, op, batch, d, done
+
+    def __dealloc__(self):
+        self.leave()
+
+    cpdef leave(self):
+        gate, self.entered = self.entered, None
+        if gate is not None:
+            kvf_gate_leave(&(<Gate>gate).gate)
 
     def land(self, PeerWatch watch not None, Tally tally not None):
         """Quiet, complete and the peer still there: settle it as a success, once."""
@@ -75,19 +86,21 @@ cdef class Gateway(Gate):
 
     def admit(self, type kind, channel, int op, batch):
         cdef Descriptors d
-        cdef Flight flight = None
+        cdef Flight flight
         if kvf_gate_enter(&self.gate) != KVF_ENTERED:
             return None
         try:
             d = resolve(op == KVF_WRITE, batch.descriptors, batch.local,
                         self.local if batch.local_held is None else None, batch.remote, self.remote)
             if d.verdict:
+                kvf_gate_leave(&self.gate)
                 return d
             flight = kind(channel, op, batch, d, Done(self.engines))
-            return flight
-        finally:
-            if flight is None:
-                kvf_gate_leave(&self.gate)
+        except:
+            kvf_gate_leave(&self.gate)
+            raise
+        flight.entered = self
+        return flight
 
 
 cdef class Counts:

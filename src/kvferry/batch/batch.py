@@ -89,7 +89,8 @@ class Batch:
         if not isinstance(block_bytes, (int, np.integer)):
             raise UsageError(f"block_bytes is {block_bytes!r}", cause="not_integers")
         if block_bytes <= 0:
-            raise UsageError(f"block_bytes is {block_bytes}", cause="zero_length")
+            cause = "zero_length" if block_bytes == 0 else "negative_length"
+            raise UsageError(f"block_bytes is {block_bytes}", cause=cause)
         ours, theirs = _ids(local_ids), _ids(remote_ids)
         if len(ours) != len(theirs):
             raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy.typing as npt
 from ..errors import UsageError
 
 __all__ = ["Buffer", "buffer_of"]
+
+_NAMES = re.compile(":[^:]*:")  # of fields, in a format
 
 
 class Buffer(NamedTuple):
@@ -47,6 +50,8 @@ def buffer_of(thing: Any) -> Buffer:
 
 
 def _from_view(view: memoryview, thing: object) -> Buffer:
+    if "O" in _NAMES.sub("", view.format):
+        raise UsageError(f"{type(thing).__name__} holds objects, not bytes", cause="not_a_buffer")
     if not view.c_contiguous:
         raise UsageError(f"{type(thing).__name__} is not contiguous", cause="not_contiguous")
     if not view.nbytes:
@@ -56,6 +61,8 @@ def _from_view(view: memoryview, thing: object) -> Buffer:
 
 
 def _from_array(array: npt.NDArray[Any], thing: object) -> Buffer:
+    if array.dtype.hasobject:
+        raise UsageError(f"{type(thing).__name__} holds objects, not bytes", cause="not_a_buffer")
     if not array.flags.c_contiguous:
         raise UsageError(f"{type(thing).__name__} is not contiguous", cause="not_contiguous")
     return _from_view(memoryview(array.reshape(-1).view(np.uint8)), thing)

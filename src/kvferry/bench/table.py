@@ -9,7 +9,12 @@ from rich.table import Table
 from .result import Costs, Result, Row
 from .sizes import format_size
 
-__all__ = ["costs_line", "machine_line", "rows_table"]
+__all__ = ["LEGEND", "costs_line", "machine_line", "rows_table"]
+
+LEGEND = (
+    "limit: GB/s of the machine's fastest bare copy loop on the same blocks and threads, in turn "
+    "with the case; ratio: GB/s to limit (above 1: noise, or blocks of 4 KiB fetched ahead)"
+)
 
 COLUMNS = (
     "path",

@@ -32,17 +32,29 @@ CACHES = 4
 def bench(
     what: Annotated[str, typer.Argument(help="sweep, layout or trace")] = "sweep",
     of: Annotated[
-        str | None, typer.Argument(help="layout: a model's name; trace: a JSONL file, or gzip")
+        str | None,
+        typer.Argument(
+            help="layout: deepseek-r1, llama-3-8b, qwen3-8b or smollm2-135m; "
+            "trace: a file of requests, JSON lines, plain or gzip"
+        ),
     ] = None,
-    paths: Annotated[str, typer.Option(help="presets, or link/submitter/staging")] = PATHS,
+    paths: Annotated[
+        str, typer.Option(help="presets (auto, ubshmem), or link/submitter[/staging]")
+    ] = PATHS,
     ops: Annotated[str, typer.Option(help="write, read")] = "write,read",
     blocks: Annotated[
         str | None, typer.Option(help="bytes of a block, of a sweep", show_default=BLOCKS)
     ] = None,
-    batches: Annotated[str, typer.Option(help="blocks a call, at most half a side")] = "1,128",
-    streams: Annotated[str, typer.Option(help="a transfer is cut over")] = "1,2",
+    batches: Annotated[
+        str, typer.Option(help="blocks a call, at most half a side and 256 MiB")
+    ] = "1,128",
+    streams: Annotated[
+        str, typer.Option(help="streams that a transfer is cut over, on a host path")
+    ] = "1,2",
     size: Annotated[str, typer.Option(help="bytes per side")] = "1GiB",
-    seconds: Annotated[float, typer.Option(min=0, max=3600, help="of measuring, a case")] = 0.3,
+    seconds: Annotated[
+        float, typer.Option(min=0, max=3600, help="how long a case is measured")
+    ] = 0.3,
     layout: Annotated[
         str | None, typer.Option(help="a trace's blocks", show_default=TRACE_LAYOUT)
     ] = None,
@@ -83,23 +95,30 @@ def bench(
 def _run(plan: Plan, asked: int) -> Result:
     from rich.console import Console
 
+    from ..bench.cases import cases
     from ..bench.progress import track
     from ..bench.run import run
     from ..bench.session import free_memory, shrink
     from ..bench.sizes import format_size
-    from ..bench.table import costs_line, machine_line, rows_table
+    from ..bench.table import LEGEND, costs_line, machine_line, rows_table
 
     free = free_memory()
     size = shrink(asked, free)
     if size < asked:
         print(
-            f"kvferry: {format_size(size)} a side, not {format_size(asked)}: "
-            f"only {free >> 20} MiB of memory are free",
+            f"kvferry: {format_size(size)} a side, not {format_size(asked)}: a quarter of the "
+            f"{free >> 20} MiB of memory that are free",
+            file=sys.stderr,
+        )
+    if any(case.batch not in plan.batches for case in cases(plan, size)):
+        print(
+            "kvferry: large batches are shortened to half a side and 256 MiB a pass",
             file=sys.stderr,
         )
     result = run(plan, size, track)
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
     console.print(rows_table(result.rows))
+    console.print(LEGEND, soft_wrap=True)
     console.print(costs_line(result.costs), soft_wrap=True)
     console.print(machine_line(result), soft_wrap=True)
     cache = result.machine["l3"]
@@ -122,7 +141,11 @@ def _moved(
     if what not in ("sweep", "layout", "trace"):
         raise UsageError(f"unknown bench {what!r}: know sweep, layout, trace", cause="bench")
     if (of is None) != (what == "sweep"):
-        lacks = "takes no name" if what == "sweep" else "needs a model's name or a file"
+        lacks = {
+            "sweep": "takes no name",
+            "layout": "needs a model's name",
+            "trace": "needs a file",
+        }[what]
         raise UsageError(f"bench {what} {lacks}", cause="bench")
     if blocks is not None and what != "sweep":
         raise UsageError(f"bench {what} has the blocks of its layout: no --blocks", cause="bench")

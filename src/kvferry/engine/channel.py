@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from ..batch import Batch
-from ..errors import ClosedError, Error, ForkedError, NotQuiet, UsageError
+from ..errors import Cancelled, ClosedError, Error, ForkedError, NotQuiet, UsageError
 from ..link import Link, Published
-from ..memory import RegionTable, RemoteRegion, check_buffer, refusal
+from ..memory import RegionTable, RemoteRegion, check_buffer, check_name, refusal
 from ..path import Path
 from ..stats import Stats, snapshot
 from .control import Control
@@ -55,7 +55,7 @@ class Channel:
     peer      the peer's address
     epoch     of the peer; after its restart this channel is over, and connect makes another
     path      how the peer's own regions are reached
-    rejected  every other path that was wanted, with the reason it was not taken
+    rejected  every better path that was wanted ("link/submitter/staging"), and why not
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Channel:
         control: Control,
         link: Link,
         path: Path,
-        rejected: Mapping[Path, str],
+        rejected: Mapping[str, str],
         engines: _core.CopyEngines,
         local: _core.SpanTable,
         bells: Bells,
@@ -117,16 +117,14 @@ class Channel:
         Blocks for at most `timeout` seconds plus the grace for quiet. Raises UsageError,
         RightsError or ClosedError before anything moves; else see Transfer.wait.
         """
-        deadline = None if timeout is None else deadline_after(timeout)
-        return self._submit(_core.READ, batch, deadline).wait_until(deadline)
+        return self._transfer(_core.READ, batch, timeout)
 
     def write(self, batch: Batch, timeout: float | None = None) -> Report:
         """Copy the local side of `batch` to its remote side; return when they are visible there.
 
         As read otherwise.
         """
-        deadline = None if timeout is None else deadline_after(timeout)
-        return self._submit(_core.WRITE, batch, deadline).wait_until(deadline)
+        return self._transfer(_core.WRITE, batch, timeout)
 
     def read_async(self, batch: Batch) -> Transfer:
         """Submit a read and return; an inline path, or a small batch, is copied first.
@@ -150,6 +148,9 @@ class Channel:
         after which the peer may still carry it out; PeerError when the peer is gone or its handler
         failed; UsageError for a service it does not have.
         """
+        check_name(service)
+        if not isinstance(request, bytes):
+            raise UsageError(f"a request is bytes, not {type(request).__name__}", cause="not_bytes")
         self._check_open()
         return self._control.call(service, request, timeout)
 
@@ -167,6 +168,9 @@ class Channel:
         pending are aborted. Raises Full when the peer's queue is; UsageError for a message above
         64 KiB.
         """
+        check_name(name)
+        if not isinstance(message, bytes):
+            raise UsageError(f"a message is bytes, not {type(message).__name__}", cause="not_bytes")
         if len(message) > MESSAGE_MAX:
             raise UsageError(
                 f"a notification of {len(message)} bytes, {MESSAGE_MAX} at most", cause="too_long"
@@ -198,6 +202,37 @@ class Channel:
 
     # ---- transfers ----
 
+    def _transfer(self, op: int, batch: Batch, timeout: float | None) -> Report:
+        deadline = None if timeout is None else deadline_after(timeout)
+        transfer = None
+        try:
+            transfer = self._submit(op, batch, deadline)
+            return transfer.wait_until(deadline)
+        except Error:
+            raise
+        except BaseException:  # a signal handler raised
+            self._calm(batch, transfer)
+            raise
+
+    def _calm(self, batch: Batch, transfer: Transfer | None) -> None:
+        """A synchronous call ends early, and its caller has no transfer to wait for: wait here.
+
+        The signal may have come between submitting and having the transfer; then those of the same
+        batch are waited for. Raises NotQuiet, and the channel is dead.
+        """
+        if transfer is not None:
+            why = Cancelled("interrupted", cause="interrupted", peer=self.peer, bytes_moved=None)
+            self.abort(transfer, why)
+        self._link.wake()
+        deadline = deadline_after(self._quiet_grace)
+        for each in [transfer] if transfer is not None else list(self._flying):
+            if each.batch is batch and each.state == _core.PENDING:
+                if not each.done.wait(deadline):
+                    raise self._poison(each)
+                self.settle(each)
+                if each is transfer and each.failure is not None:
+                    each.failure.dismiss()
+
     def _submit(self, op: int, batch: Batch, deadline: int | None) -> Transfer:
         if op == _core.READ and batch.local_held is not None:
             check_buffer(op, batch, self.peer)
@@ -211,7 +246,7 @@ class Channel:
             self._unsubmit(transfer)
             raise
         finally:
-            self._gate.leave()
+            transfer.leave()
         if lent is not None:
             transfer.lent = lent
             if transfer.state != _core.PENDING:  # settled meanwhile, by a thread that saw no slot
@@ -223,13 +258,12 @@ class Channel:
 
     def _unsubmit(self, transfer: Transfer) -> None:
         """Submitting raised: nobody will ever have this transfer."""
-        if not transfer.done.stream_submissions:
-            transfer.done.fail(_core.ABORTED)
-            transfer.done.finish(0)
+        transfer.done.forsake()
+        self._link.wake()
         if transfer.done.wait(deadline_after(self._quiet_grace)):
             transfer.end(None)
             self._flying.pop(transfer, None)
-        # Else a signal came between two streams, and one of them is still in its chunk: it stays in
+        # Else a signal came between two streams, and one of them is held in its chunk: it stays in
         # the books, with all its memory, until the channel ends.
 
     def settle(self, transfer: Transfer) -> None:
@@ -249,6 +283,7 @@ class Channel:
 
     def abort(self, transfer: Transfer, why: Error) -> None:
         """Ask a transfer to stop; what it says to its waiter is the first `why`."""
+        self.check_process()
         if transfer.why is None:
             transfer.why = why
         self._link.abort(transfer.done)
@@ -345,11 +380,17 @@ class Channel:
         assert self._over is not None, "the gate is closed after the reason is set"
         return self._over.again()
 
-    def help(self, transfer: Transfer, deadline: int | None) -> None:
-        """The calling thread is about to wait for `transfer`. Raises ForkedError in a child of the
-        process that made the channel: nobody would ever complete it there."""
+    def check_process(self) -> None:
+        """Raise ForkedError in a child of the process that made the channel.
+
+        There nobody would ever complete a transfer.
+        """
         if isinstance(self._over, ForkedError):
             raise self._refusal()
+
+    def help(self, transfer: Transfer, deadline: int | None) -> None:
+        """The calling thread is about to wait for `transfer`."""
+        self.check_process()
         lent = transfer.lent
         if lent is not None:
             self._link.help(lent, transfer.done, deadline)
@@ -363,11 +404,15 @@ class Channel:
             if self.closed or serial in self._revoked or self._regions.has(serial):
                 published.discard()
                 return
-            region = self._link.attach(published)
             try:
-                self._regions.add(region)
-            except Error:
-                self._link.detach(region)
+                region = self._link.attach(published)
+                try:
+                    self._regions.add(region)
+                except Error:
+                    self._link.detach(region)
+                    raise
+            except Error as error:
+                error.peer = error.peer or self.peer
                 raise
 
     def revoke(self, serial: int) -> None:
@@ -408,7 +453,13 @@ class _RemoteRegions(RegionTable[RemoteRegion]):
     def __getitem__(self, name: str) -> RemoteRegion:
         if name not in self._regions:
             self._channel.refresh()
-        return self._regions[name]
+        try:
+            return self._regions[name]
+        except KeyError:
+            known = ", ".join(map(repr, self._regions)) or "none"
+            raise KeyError(
+                f"{self._channel.peer} has no region {name!r} that can be reached; known: {known}"
+            ) from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._regions

@@ -19,7 +19,7 @@ from ..address import Address, UnixAddress
 from ..errors import Error, PeerError, Timeout
 from ..link import Facts
 from ..rpc import LIMIT, Connection, Poller, auth, close_all, dial, dial_abstract
-from ..runtime import HostRuntime
+from ..runtime import HostRuntime, Mapping
 from . import messages
 from .control import Control, ask
 from .handshake import ClientHandshake
@@ -76,8 +76,7 @@ def meet(
             facts = msgspec.structs.replace(facts, network=us.facts.network)
         pulse = map_pulse(runtime, fds.pop(0)) if fds else None
         close_all(fds)
-        pidfd = _pidfd(connection)
-        control = Control(connection, pulse, pidfd, name, facts.epoch, call_timeout)
+        control = _control(connection, pulse, name, facts.epoch, call_timeout)
         undo.pop_all()
     return Met(control, connection, facts)
 
@@ -111,6 +110,17 @@ def _shake(
 
 def _same_host(ours: Facts, theirs: Facts) -> bool:
     return (ours.boot, ours.network) == (theirs.boot, theirs.network)
+
+
+def _control(
+    connection: Connection, pulse: Mapping | None, name: str, epoch: int, call_timeout: float
+) -> Control:
+    try:
+        return Control(connection, pulse, _pidfd(connection), name, epoch, call_timeout)
+    except OSError as error:
+        if isinstance(error, Error):
+            raise
+        raise PeerError("it hung up", cause="connection_lost", peer=name) from error
 
 
 def _pidfd(connection: Connection) -> int | None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator, Sequence
 
 from .. import _core
-from ..errors import Error, Full, PeerError, RightsError, UsageError
+from ..errors import Error, Full, PeerError, RightsError, Timeout, UsageError
 from ..link import Published
 from ..path import LinkKind
 from ..rpc import Connection, close_all
 from ..runtime import Mapping
 from . import messages
 from .messages import Message
+from .transfer import deadline_after
 
 __all__ = ["Control", "ask"]
 
@@ -84,15 +86,14 @@ class Control:
         self._ask(messages.Notify(name, message), timeout)
 
     def list_regions(self, link: LinkKind, timeout: float | None) -> Iterator[Published]:
-        """The peer's regions as they stand, each owned by who iterates."""
+        """The peer's regions as they stand, each owned by who iterates. All within `timeout`."""
+        end = time.monotonic() + (self._timeout if timeout is None else timeout)
         after, more = 0, True
         while more:
-            answer, fds = ask(
-                self._connection,
-                messages.ListRegions(link, after),
-                self._timeout if timeout is None else timeout,
-                self.peer,
-            )
+            left = end - time.monotonic()
+            if left <= 0:
+                raise Timeout("listing regions took too long", cause="call_timeout", peer=self.peer)
+            answer, fds = ask(self._connection, messages.ListRegions(link, after), left, self.peer)
             with contextlib.ExitStack() as undo:
                 undo.callback(close_all, fds)
                 if not isinstance(answer, messages.Regions) or not answer.fits(after, len(fds)):
@@ -121,9 +122,15 @@ class Control:
             self._pulse.close()
 
     def _ask(self, message: Message, timeout: float | None) -> Message:
-        answer, fds = ask(
-            self._connection, message, self._timeout if timeout is None else timeout, self.peer
-        )
+        if timeout is not None:
+            deadline_after(timeout)  # refuses one that is none
+        try:
+            answer, fds = ask(
+                self._connection, message, self._timeout if timeout is None else timeout, self.peer
+            )
+        except (PeerError, Timeout) as error:
+            error.safe_to_retry = False  # the peer may have carried it out
+            raise
         close_all(fds)
         return answer
 

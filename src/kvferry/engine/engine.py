@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
-import queue
 import threading
 import time
 import weakref
@@ -45,14 +45,18 @@ from .negotiate import rank
 from .pulse import Pulse
 from .pushes import serve_channel
 from .regions import OwnRegions, Page
+from .transfer import deadline_after
 
 __all__ = ["Engine", "Notification"]
 
 logger = logging.getLogger("kvferry.engine")
 
+REVOKE_AT_ONCE = 16
+
 
 class Engine:
-    """A local endpoint. Thread-safe; close it, or use it in a `with` block.
+    """A local endpoint, until it is closed: by `close`, at the end of a `with` block, or when the
+    interpreter ends. Thread-safe.
 
     addresses  where to listen: "host:port" (port 0: a free one), "kv://host:port" or
                "unix:///path". None: this engine only connects.
@@ -69,6 +73,7 @@ class Engine:
         self._pid = os.getpid()
         self._over: Error | None = None
         self._lock = threading.Lock()
+        self._closing = threading.RLock()
         self._dialing: weakref.WeakValueDictionary[object, _DialLock] = (
             weakref.WeakValueDictionary()
         )
@@ -92,7 +97,7 @@ class Engine:
         self.addresses: tuple[str, ...] = ()
         self._sockets: list[Any] = []
         self._door = b""
-        _alive.add(self)
+        _open.add(self)
         try:
             self._listen(wanted)
         except BaseException:
@@ -180,6 +185,7 @@ class Engine:
         Timeout.
         """
         self._check_open()
+        deadline_after(timeout)  # refuses one that is none
         there = parse_address(address)
         wanted = parse_path(path)
         options = _ChannelOptions.of(self.options, streams, inline_below)
@@ -213,6 +219,8 @@ class Engine:
         None waits without limit. Raises ClosedError when the engine is closed meanwhile.
         """
         self._check_open()
+        if timeout is not None:
+            deadline_after(timeout)  # refuses one that is none
         found = self._mailbox.take(timeout)
         if not found:
             self._check_open()  # it was closed meanwhile
@@ -224,28 +232,40 @@ class Engine:
         Memory stays while buffer exports of it are alive. Raises NotQuiet when a copy did not stop
         within the grace; everything is closed and quiet even then.
         """
-        if self._over is not None:
+        if isinstance(self._over, ForkedError):
             return
-        self._over = ClosedError(f"engine {self.name} was closed", cause="closed")
+        with self._closing:  # one at a time; one that was interrupted is taken up again
+            if self not in _open:
+                return
+            self._over = ClosedError(f"engine {self.name} was closed", cause="closed")
+            restless = self._close()
+            _open.discard(self)
+        if restless:
+            raise restless[0]
+
+    def _close(self) -> list[NotQuiet]:
+        """Close everything; what did not become quiet within the grace."""
         self._mailbox.close()
-        restless = []
-        for channel in self._live_channels():
-            try:
-                channel.close()
-            except NotQuiet as error:
-                restless.append((channel, error))
+        restless = self._close_channels()
         self._close_sockets()
         if self._pulse is not None:
             self._pulse.close()
         self._poller.close()
         self._copies.stop()  # from here on every copy is quiet, and memory may go
-        for channel, _ in restless:
-            channel.close()
+        for error in self._close_channels():
+            logger.error("a channel cannot be closed: %s", error)
         self._free_regions()
         self._bells.close()
-        _alive.discard(self)
-        if restless:
-            raise restless[0][1]
+        return restless
+
+    def _close_channels(self) -> list[NotQuiet]:
+        restless = []
+        for channel in self._live_channels():
+            try:
+                channel.close()
+            except NotQuiet as error:
+                restless.append(error)
+        return restless
 
     def __enter__(self) -> Engine:
         return self
@@ -384,22 +404,23 @@ class Engine:
 
     def _open_link(
         self, met: Met, wanted: tuple[Path, ...], options: _ChannelOptions
-    ) -> tuple[Link, Path, dict[Path, str]]:
+    ) -> tuple[Link, Path, dict[str, str]]:
         kinds = {kind: type(driver) for kind, driver in self._drivers.items()}
-        candidates, rejected = rank(self.facts, met.facts, wanted, kinds)
+        candidates, refused = rank(self.facts, met.facts, wanted, kinds)
+        rejected = {str(path): reason for path, reason in refused.items()}
         peer, epoch = met.control.peer, met.control.epoch
         for path in candidates:
             try:
                 link = self._drivers[path.link].open(peer, epoch, self._submitter(path, options))
             except PathRefused as refusal:
-                rejected[path] = str(refusal.args[0])
+                rejected[str(path)] = str(refusal.args[0])
             else:
                 return link, path, rejected
         reasons = "; ".join(f"{path}: {reason}" for path, reason in rejected.items())
         raise PathRefused(
             f"no path: {reasons}",
             peer=peer,
-            rejected={str(path): reason for path, reason in rejected.items()},
+            rejected=rejected,
         )
 
     def _submitter(self, path: Path, options: _ChannelOptions) -> Submitter:
@@ -420,28 +441,30 @@ class Engine:
     def _retire(self, region: Region) -> None:
         text = "the local region was unregistered"
         drain(region.span, self._live_channels(), self.options.quiet_grace, text)
-        answers: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        subscribers = self._subscribers()
-        for inbound in subscribers:
-            self._poller.submit(partial(self._revoke, inbound, region.serial, answers))
-        kept = [inbound for inbound in subscribers if not answers.get()]
-        if kept:
-            logger.warning("%d peers still map %r; its pages are theirs now", len(kept), region)
+        self._revoke(region)
         self._own.free(region)
 
-    def _revoke(self, inbound: Inbound, serial: int, answers: queue.SimpleQueue[bool]) -> None:
-        try:
-            answers.put(inbound.revoke(serial, 2 * self.options.quiet_grace))
-        except BaseException:
-            answers.put(False)
-            raise
+    def _revoke(self, region: Region) -> None:
+        """Ask every peer to let go of it, several at once; not in the poller's workers, since who
+        unregisters may be one of them."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        subscribers = self._subscribers()
+        if not subscribers:
+            return
+        timeout = 2 * self.options.quiet_grace
+        with ThreadPoolExecutor(min(len(subscribers), REVOKE_AT_ONCE)) as threads:
+            answers = threads.map(lambda each: each.revoke(region.serial, timeout), subscribers)
+            kept = [answer for answer in answers if not answer]
+        if kept:
+            logger.warning("%d peers still map %r; its pages are theirs now", len(kept), region)
 
     def _subscribers(self) -> list[Inbound]:
         with self._lock:
             return [inbound for inbound in self._inbounds if inbound.link is not None]
 
     def _free_regions(self) -> None:
-        for region in list(self._own.table.values()):
+        for region in [*self._own.table.values(), *self._own.leaving]:
             region.span.close()
             self._own.table.remove(region)
             self._own.free(region)
@@ -524,13 +547,14 @@ def _unlink(path: str) -> None:
         os.unlink(path)
 
 
-# Engines of this process, for its children: a fork copies them, and the copies must not act.
-_alive: weakref.WeakSet[Engine] = weakref.WeakSet()
+# Engines of this process until they are closed: native threads copy for them, and a forked child
+# has copies of them that must not act.
+_open: set[Engine] = set()
 
 
 def _forked() -> None:
-    inherited = list(_alive)
-    _alive.clear()  # a child of this child inherits none of it
+    inherited = list(_open)
+    _open.clear()  # a child of this child inherits none of it
     for engine in inherited:
         try:
             engine.forked()
@@ -538,4 +562,14 @@ def _forked() -> None:
             logger.exception("closing what %r left to a forked child failed", engine)
 
 
+def _close_all() -> None:
+    """At the end of the interpreter: no copy may outlive the objects it copies between."""
+    for engine in list(_open):
+        try:
+            engine.close()
+        except Exception:
+            logger.exception("closing %r at exit failed", engine)
+
+
 os.register_at_fork(after_in_child=_forked)
+atexit.register(_close_all)

@@ -15,6 +15,8 @@ from .messages import CONTROL, VERSION, Challenge, Hello
 
 __all__ = ["ClientHandshake", "ServerHandshake"]
 
+MEND = "give both sides the same KVFERRY_TOKEN, or the same token file"
+
 
 class ClientHandshake:
     """The side that connects, for one connection."""
@@ -33,7 +35,7 @@ class ClientHandshake:
         """Raises RightsError when the peer does not hold our token."""
         assert self._transcript is not None, "check comes after prove"
         if not auth.verify(self._token, auth.Role.SERVER, self._transcript, proof):
-            raise RightsError("the peer holds another token", cause="token")
+            raise RightsError(f"the peer holds another token: {MEND}", cause="token")
 
 
 class ServerHandshake:
@@ -53,7 +55,7 @@ class ServerHandshake:
         """Our proof in return. Raises RightsError when the client does not hold our token."""
         assert self._transcript is not None, "check comes after challenge"
         if not auth.verify(self._token, auth.Role.CLIENT, self._transcript, proof):
-            raise RightsError("wrong token", cause="token")
+            raise RightsError(f"wrong token: {MEND}", cause="token")
         return auth.proof(self._token, auth.Role.SERVER, self._transcript)
 
 

@@ -13,7 +13,7 @@ from .. import _core
 from ..batch import Buffer, buffer_of
 from ..errors import ClosedError, UsageError
 from ..link import Driver, Published
-from ..memory import Region, RegionTable
+from ..memory import Region, RegionTable, check_name
 from ..memory.backing import MappedFile, files_behind
 from ..path import LinkKind
 from ..runtime import Access, Place, Runtime
@@ -43,6 +43,7 @@ class OwnRegions:
         self._lock = threading.Lock()
         self._sharing = threading.Lock()  # an allocation is exported, or closed, by one at a time
         self.table: RegionTable[Region] = RegionTable()
+        self.leaving: list[Region] = []  # withdrawn, and not freed yet
 
     @property
     def spans(self) -> _core.SpanTable:
@@ -62,6 +63,7 @@ class OwnRegions:
         return region
 
     def register(self, name: str, thing: Any) -> Region:
+        check_name(name)
         buffer = buffer_of(thing)
         _check_backing(buffer)
         with self._lock:
@@ -80,11 +82,14 @@ class OwnRegions:
     def withdraw(self, region: Region) -> bool:
         """One registration less; True when it was the last: the region takes no more transfers."""
         with self._lock:
+            if region in self.leaving:
+                return True  # taking it away was interrupted, or not quiet
             if self.table.get(region.name) is not region:
                 raise ClosedError(f"{region!r} is not registered", cause="not_registered")
             region.uses -= 1
             if region.uses:
                 return False
+            self.leaving.append(region)
             region.span.close()
             self.table.remove(region)
             return True
@@ -119,6 +124,9 @@ class OwnRegions:
         """Give the memory of a withdrawn region back. No transfer uses it any more."""
         with self._sharing:
             region.free()
+        with self._lock:
+            if region in self.leaving:
+                self.leaving.remove(region)
 
     def forked(self) -> None:
         """In a forked child: close inherited descriptors; the memory is not mapped here."""
@@ -127,6 +135,7 @@ class OwnRegions:
                 os.close(region.allocation.handle)
 
     def _check_name(self, name: str) -> None:
+        check_name(name)
         if name in self.table:
             raise UsageError(f"region {name!r} exists already", cause="name_taken")
 

@@ -92,6 +92,7 @@ class Transfer(Flight):
         """Where it stands now. Does not block."""
         if self.state == PENDING:
             if not self.done.quiet:
+                self.channel.check_process()
                 return Status.PENDING
             self.channel.settle(self)
         return Status.DONE if self.failure is None else self.failure.status
@@ -109,6 +110,7 @@ class Transfer(Flight):
         Cancelling the await cancels the transfer; CancelledError comes once it is quiet.
         """
         if not self.done.quiet:
+            self.channel.check_process()
             try:
                 yield from self.channel.until_quiet(self).__await__()
             except BaseException:
@@ -136,7 +138,7 @@ class Failure:
         """Judge a quiet transfer that did not land."""
         outcome = transfer.done.outcome
         if gone or outcome == _core.OK:
-            return cls(Status.UNKNOWN, _unknown(transfer.channel.peer))
+            return cls(Status.UNKNOWN, _unknown(transfer))
         if outcome == _core.EXPIRED or transfer.why is None:
             return cls(Status.FAILED, timed_out(transfer.channel.peer))
         error = transfer.why.again()
@@ -168,11 +170,12 @@ def timed_out(peer: str) -> Timeout:
     return Timeout("the transfer took too long", cause="timeout", peer=peer, bytes_moved=None)
 
 
-def _unknown(peer: str) -> PeerError:
+def _unknown(transfer: Transfer) -> PeerError:
+    what = "reached it" if transfer.op == _core.WRITE else "was read from it"
     return PeerError(
-        "the peer is gone; what reached it is unknown",
+        f"the peer is gone; what {what} is unknown",
         cause="peer_gone",
-        peer=peer,
+        peer=transfer.channel.peer,
         bytes_moved=None,
         safe_to_retry=False,
     )

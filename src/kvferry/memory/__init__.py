@@ -4,7 +4,7 @@ Regions own memory or borrow it; tables find regions by name and address; resolv
 into addresses valid here, or into an error, before anything moves.
 """
 
-from .record import RegionRecord
+from .record import RegionRecord, check_name
 from .region import Region
 from .remote import RemoteRegion
 from .resolve import check_buffer, refusal, resolve
@@ -18,6 +18,7 @@ __all__ = [
     "RemoteRegion",
     "SubAllocator",
     "check_buffer",
+    "check_name",
     "refusal",
     "resolve",
 ]

@@ -4,7 +4,23 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["RegionRecord"]
+from ..errors import UsageError
+
+__all__ = ["RegionRecord", "check_name"]
+
+NAME_MAX = 255  # bytes
+
+
+def check_name(name: str) -> None:
+    """Raises UsageError for what cannot travel as the name of a region, service or notification."""
+    if not isinstance(name, str):
+        raise UsageError(f"a name is a str, not {type(name).__name__}", cause="name")
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        raise UsageError(f"name {name!r} is no text", cause="name") from None
+    if not 0 < length <= NAME_MAX:
+        raise UsageError(f"a name of {length} bytes, not 1 to {NAME_MAX}", cause="name")
 
 
 class RegionRecord(msgspec.Struct, frozen=True, tag=True):

@@ -19,14 +19,16 @@ class Waiter:
 
     call     the id of its request
     leads    it reads the socket, for itself and for all who wait
+    thread   the thread that calls
     outcome  its answer, or why there will be none; None while it waits
     """
 
-    __slots__ = ("_bell", "call", "leads", "outcome")
+    __slots__ = ("_bell", "call", "leads", "outcome", "thread")
 
     def __init__(self, call: int, leads: bool) -> None:
         self.call = call
         self.leads = leads
+        self.thread = threading.get_ident()
         self.outcome: Arrival | Error | None = None
         self._bell = threading.Lock()  # taken: nothing happened yet
         self._bell.acquire()
@@ -68,11 +70,13 @@ class Waiter:
 class Calls:
     """The callers that have no outcome yet, oldest first.
 
-    led   somebody reads the socket: one of them, or a worker of the poller
+    led     somebody reads the socket: one of them, or a worker of the poller
+    leader  the thread of the caller that does
     """
 
     def __init__(self) -> None:
         self.led = False
+        self.leader: int | None = None
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Waiter] = {}
 
@@ -83,6 +87,8 @@ class Calls:
         """A new caller, which leads when nobody does."""
         waiter = Waiter(next(self._numbers), leads=not self.led)
         self._waiting[waiter.call] = waiter
+        if waiter.leads:
+            self.leader = waiter.thread
         self.led = True
         return waiter
 
@@ -100,10 +106,11 @@ class Calls:
 
     def pass_lead(self) -> None:
         """From who held it to the oldest caller; to nobody when none waits."""
-        if self._waiting:
-            next(iter(self._waiting.values())).lead()
-        else:
-            self.led = False
+        heir = next(iter(self._waiting.values()), None)
+        self.led = heir is not None
+        self.leader = None if heir is None else heir.thread
+        if heir is not None:
+            heir.lead()
 
     def fail(self, error: Callable[[], Error]) -> None:
         """Ends all of them, each with an error of its own."""

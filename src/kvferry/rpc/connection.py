@@ -137,8 +137,20 @@ class Connection:
         Returns the body of the reply and its descriptors, which the caller owns. `fds` are
         borrowed. Raises Timeout("call_timeout"), and the peer may still carry the request out;
         PeerError("connection_lost" or "call_failed"); ClosedError after close(); Full
-        ("send_buffer") and UsageError with nothing sent.
+        ("send_buffer") and UsageError with nothing sent. When a signal handler raises in here, the
+        connection is lost: nobody could know any more who reads it.
         """
+        try:
+            return self._call(body, fds, timeout)
+        except Error:
+            raise
+        except BaseException:
+            self._interrupted()
+            raise
+
+    def _call(
+        self, body: bytes, fds: Sequence[int], timeout: float | None
+    ) -> tuple[bytes, list[int]]:
         deadline = None if timeout is None else time.monotonic() + timeout
         waiter = self._enter()
         try:
@@ -150,6 +162,13 @@ class Connection:
             raise
         self._leave(waiter)
         return waiter.result(self.peer)
+
+    def _interrupted(self) -> None:
+        with self._lock:
+            led_by_us = self._calls.leader == threading.get_ident()
+        self.lose(PeerError("a call was interrupted", cause="interrupted", peer=self.peer))
+        if led_by_us:
+            self._shut()
 
     def close(self) -> None:
         """Ends the connection; callers that wait raise ClosedError. Idempotent, does not block."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from ..errors import NoMemory
@@ -62,13 +63,14 @@ class Workers:
             return self._alive > 0
 
     def join(self, timeout: float) -> None:
-        """Waits `timeout` seconds at most for each thread to end; not at all in one of them."""
+        """Waits `timeout` seconds at most for the threads to end; not at all in one of them."""
         with self._lock:
             threads = set(self._threads)
         if threading.current_thread() in threads:
             return
+        deadline = time.monotonic() + timeout
         for thread in threads:
-            thread.join(timeout)
+            thread.join(max(deadline - time.monotonic(), 0))
 
     def abandon(self) -> None:
         """In a forked child, where the threads do not exist."""

@@ -24,8 +24,8 @@ class Submitter(ABC):
         """Start the copies, or leave them to a thread that will help. Returns what it lent.
 
         `deadline`, in nanoseconds of _core.now(), stops copies made in the calling thread. Raises
-        Full when no slot is free. When it raises, `done` is the caller's to finish unless copies
-        were handed to streams (`done.stream_submissions`): those then stop, and complete it.
+        Full when no slot is free. Whenever it raises, a signal's exception included, the caller
+        forsakes `done`, calls wake and waits for quiet.
         """
 
     @abstractmethod

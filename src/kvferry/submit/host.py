@@ -33,17 +33,9 @@ class HostSubmitter(Submitter):
         runs = d.cut(self._streams)
         slot = self._slots.take(len(runs))
         done.spread(len(runs))
-        try:
-            for word, (stream, run) in enumerate(zip(slot, runs, strict=True)):
-                stream.copy(run, op, done)
-                stream.flag(done, word, wake=word < len(runs) - 1)  # the last is the waiter's
-        except BaseException:  # a signal, between two calls
-            done.abort()
-            for word in range(done.stream_submissions, len(runs)):
-                done.finish(word)
-            self._wake()
-            self._slots.discard(slot)
-            raise
+        for word, (stream, run) in enumerate(zip(slot, runs, strict=True)):
+            stream.copy(run, op, done)
+            stream.flag(done, word, wake=word < len(runs) - 1)  # the last is the waiter's
         return slot
 
     def wake(self) -> None:

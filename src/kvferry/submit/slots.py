@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 
 from ..errors import Full
@@ -33,31 +34,27 @@ class SlotPool:
         self._limit = limit
         self._lock = threading.Lock()
         self._idle: list[Stream] = []
-        self._made = 0
+        # Those that somebody dropped, in whatever way, are not in it any more.
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
 
     def take(self, streams: int) -> Slot:
         """A slot of so many streams. Raises Full when the pool has not got them."""
-        if self._made - len(self._idle) + streams > self._limit:
+        if len(self._streams) - len(self._idle) + streams > self._limit:
             self._reclaim()
         with self._lock:
             fresh = max(0, streams - len(self._idle))
-            if self._made + fresh > self._limit:
+            if len(self._streams) + fresh > self._limit:
                 raise Full(
-                    f"no slot of {streams} streams: {self._made - len(self._idle)} of "
+                    f"no slot of {streams} streams: {len(self._streams) - len(self._idle)} of "
                     f"{self._limit} are in use",
                     cause="no_slot",
                 )
-            self._made += fresh
+            made = [self._open_stream() for _ in range(fresh)]
+            self._streams.update(made)
             kept = len(self._idle) - (streams - fresh)
             slot = self._idle[kept:]
             del self._idle[kept:]
-        try:
-            return slot + [self._open_stream() for _ in range(fresh)]
-        except BaseException:
-            with self._lock:
-                self._made -= fresh
-                self._idle.extend(slot)
-            raise
+        return slot + made
 
     def give(self, slot: Slot) -> None:
         """Back to be used again: every flag enqueued on the streams is set."""
@@ -67,4 +64,4 @@ class SlotPool:
     def discard(self, slot: Slot) -> None:
         """Never to be used again: something on these streams failed."""
         with self._lock:
-            self._made -= len(slot)
+            self._streams.difference_update(slot)
