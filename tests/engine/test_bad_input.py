@@ -232,7 +232,7 @@ def test_a_path_the_pair_cannot_take(pair: Pair) -> None:
 
 
 def test_a_full_pool_of_slots_is_refused_with_nothing_begun(pair: Pair) -> None:
-    pair.ours._slots._limit = 1
+    pair.ours._channels.slots._limit = 1
     pair.ours._copies.hold(True)
     first = pair.peer.write_async(pair.batch(MIB))
     with pytest.raises(kf.Full):

@@ -64,7 +64,7 @@ def test_nothing_lands_after_an_interrupted_read(pair: Pair, strikes: None, stre
     begin = time.monotonic()
     peer.close()
     assert time.monotonic() - begin < 5
-    assert pair.ours._slots.take(8)
+    assert pair.ours._channels.slots.take(8)
 
 
 def test_after_an_interrupted_call_the_next_connect_works(pair: Pair, strikes: None) -> None:

@@ -229,7 +229,7 @@ def test_slots_of_dropped_transfers_come_back(pair: Pair) -> None:
 
 
 def test_transfers_that_nobody_waits_for_do_not_use_up_the_slots(pair: Pair) -> None:
-    pair.ours._slots._limit = 8
+    pair.ours._channels.slots._limit = 8
     for _ in range(20):
         transfer = pair.peer.write_async(pair.batch(256 << 10))
         until(lambda transfer=transfer: transfer.done.quiet)

@@ -89,7 +89,7 @@ def test_a_restarted_peer_is_connected_anew_and_old_handles_are_refused(
             target.kill()
             target.wait()
         deadline = time.monotonic() + 10
-        while engine._channels:  # the lost ones let go of their mappings
+        while engine._channels.live():  # the lost ones let go of their mappings
             assert time.monotonic() < deadline
             time.sleep(0.001)
     assert len(epochs) == 3

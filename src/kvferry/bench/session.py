@@ -45,7 +45,7 @@ class Session:
         return Here(self.region) if ours else There(channel)
 
     def pattern(self, ours: bool, channel: Channel) -> int:
-        """The seed of the pattern all over a side, which is put there unless it is there."""
+        """The seed of the pattern that covers a side, put there unless it is."""
         if ours not in self._seeds:
             self._fills += 1
             self.side(ours, channel).fill(self._fills)

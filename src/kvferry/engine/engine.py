@@ -6,12 +6,10 @@ import atexit
 import logging
 import os
 import threading
-import time
-import weakref
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import _core, config
 from ..address import Address, TcpAddress, UnixAddress
@@ -21,29 +19,23 @@ from ..errors import (
     Error,
     ForkedError,
     NotQuiet,
-    PathRefused,
-    PeerError,
-    Timeout,
     UsageError,
 )
-from ..link import FabricDriver, Link, LoopbackDriver
+from ..link import FabricDriver, LoopbackDriver
 from ..memory import Region
-from ..path import LinkKind, Path, SubmitterKind
-from ..path import parse as parse_path
+from ..path import LinkKind, Path
 from ..rpc import Connection, Poller, listen, listen_abstract, token
 from ..runtime import HostRuntime, Place
-from ..submit import HostSubmitter, InlineSubmitter, SlotPool, Submitter
 from . import messages
 from .awaiting import Bells
 from .channel import Channel
-from .connect import Identity, Met, meet
+from .channels import Channels
+from .connect import Identity
 from .drain import drain
 from .identity import facts_of_a_new_engine
 from .inbound import Inbound
 from .mailbox import Mailbox, Notification
-from .negotiate import rank
 from .pulse import Pulse
-from .pushes import serve_channel
 from .regions import OwnRegions, Page
 from .transfer import deadline_after
 
@@ -74,26 +66,28 @@ class Engine:
         self._over: Error | None = None
         self._lock = threading.Lock()
         self._closing = threading.RLock()
-        self._dialing: weakref.WeakValueDictionary[object, _DialLock] = (
-            weakref.WeakValueDictionary()
-        )
-        self._every_channel: set[Channel] = set()  # until it has ended, whoever else forgets it
-        self._channels: dict[tuple[int, tuple[Path, ...], _ChannelOptions], Channel] = {}
-        self._epochs: dict[Address, int] = {}  # who was met at an address last
         self._inbounds: set[Inbound] = set()
         self._services: dict[str, Callable[[bytes], bytes]] = {}
         self._mailbox = Mailbox(self.options.notifications)
         self._copies = _core.CopyEngines(self.options.copy_engines)
         self._bells = Bells()
-        self._runtime = runtime = HostRuntime(self._copies)
+        self._runtime = HostRuntime(self._copies)
         self._pulse: Pulse | None = None
-        self._drivers = {
+        drivers = {
             LinkKind.LOOPBACK: LoopbackDriver(),
-            LinkKind.FABRIC: FabricDriver(runtime),
+            LinkKind.FABRIC: FabricDriver(self._runtime),
         }
-        self._own = OwnRegions(runtime, self._drivers)
-        self._slots = SlotPool(runtime.stream, self._settle_quiet_ones)
+        self._own = OwnRegions(self._runtime, drivers)
         self._poller = Poller(f"{self.facts.epoch:016x}"[:8])
+        self._channels = Channels(
+            self.options,
+            self._poller,
+            self._runtime,
+            drivers,
+            self._copies,
+            self._bells,
+            self._own.spans,
+        )
         self.addresses: tuple[str, ...] = ()
         self._sockets: list[Any] = []
         self._door = b""
@@ -185,21 +179,8 @@ class Engine:
         Timeout.
         """
         self._check_open()
-        deadline_after(timeout)  # refuses one that is none
-        there = parse_address(address)
-        wanted = parse_path(path)
-        options = _ChannelOptions.of(self.options, streams, inline_below)
-        deadline = time.monotonic() + timeout
-        dialing = self._dial_lock((there, wanted, options))
-        if not dialing.lock.acquire(timeout=max(timeout, 0)):
-            raise Timeout(
-                "somebody else has been connecting there", cause="connect_timeout", peer=str(there)
-            )
-        try:
-            known = self._channel_of(self._epochs.get(there), wanted, options)
-            return known or self._connect(there, wanted, options, deadline)
-        finally:
-            dialing.lock.release()
+        us = Identity(self.name, self.facts, self._token)
+        return self._channels.connect(us, address, path, timeout, streams, inline_below)
 
     def serve(self, service: str, handler: Callable[[bytes], bytes]) -> None:
         """Answer Channel.call(service, request) of peers with handler(request).
@@ -246,25 +227,16 @@ class Engine:
     def _close(self) -> list[NotQuiet]:
         """Close everything; what did not become quiet within the grace."""
         self._mailbox.close()
-        restless = self._close_channels()
+        restless = self._channels.close()
         self._close_sockets()
         if self._pulse is not None:
             self._pulse.close()
         self._poller.close()
         self._copies.stop()  # from here on every copy is quiet, and memory may go
-        for error in self._close_channels():
+        for error in self._channels.close():
             logger.error("a channel cannot be closed: %s", error)
         self._free_regions()
         self._bells.close()
-        return restless
-
-    def _close_channels(self) -> list[NotQuiet]:
-        restless = []
-        for channel in self._live_channels():
-            try:
-                channel.close()
-            except NotQuiet as error:
-                restless.append(error)
         return restless
 
     def __enter__(self) -> Engine:
@@ -338,98 +310,6 @@ class Engine:
     def _token(self) -> bytes:
         return token.load(self.options)
 
-    # ---- connecting ----
-
-    def _dial_lock(self, key: object) -> _DialLock:
-        with self._lock:
-            return self._dialing.setdefault(key, _DialLock())
-
-    def _connect(
-        self, there: Address, wanted: tuple[Path, ...], options: _ChannelOptions, deadline: float
-    ) -> Channel:
-        us = Identity(self.name, self.facts, self._token)
-        met = meet(us, there, self._poller, self._runtime, deadline, self.options.call_timeout)
-        self._epochs[there] = met.facts.epoch
-        with ExitStack() as undo:
-            undo.callback(met.control.close)
-            known = self._channel_of(met.facts.epoch, wanted, options)
-            if known is not None:
-                return known
-            link, path, rejected = self._open_link(met, wanted, options)
-            channel = Channel(
-                met.control,
-                link,
-                path,
-                rejected,
-                self._copies,
-                self._own.spans,
-                self._bells,
-                self.options.quiet_grace,
-                self._channel_ended,
-            )
-            undo.callback(channel.close)
-            met.connection.serve = serve_channel(channel)
-            met.connection.on_lost = partial(_channel_lost, weakref.ref(channel))
-            channel.refresh(max(deadline - time.monotonic(), 0))
-            with self._lock:
-                self._check_open()
-                self._every_channel.add(channel)
-                self._channels[met.facts.epoch, wanted, options] = channel
-            undo.pop_all()
-        return channel
-
-    def _channel_of(
-        self, epoch: int | None, wanted: tuple[Path, ...], options: _ChannelOptions
-    ) -> Channel | None:
-        known = self._channels.get((epoch, wanted, options)) if epoch is not None else None
-        return None if known is None or known.stale() else known
-
-    def _channel_ended(self, channel: Channel) -> None:
-        with self._lock:
-            for key, known in list(self._channels.items()):
-                if known is channel:
-                    del self._channels[key]
-            for address, epoch in list(self._epochs.items()):
-                if epoch == channel.epoch:
-                    del self._epochs[address]
-            self._every_channel.discard(channel)
-
-    def _live_channels(self) -> list[Channel]:
-        with self._lock:
-            return list(self._every_channel)
-
-    def _settle_quiet_ones(self) -> None:
-        for channel in self._live_channels():
-            channel.settle_quiet_ones()
-
-    def _open_link(
-        self, met: Met, wanted: tuple[Path, ...], options: _ChannelOptions
-    ) -> tuple[Link, Path, dict[str, str]]:
-        kinds = {kind: type(driver) for kind, driver in self._drivers.items()}
-        candidates, refused = rank(self.facts, met.facts, wanted, kinds)
-        rejected = {str(path): reason for path, reason in refused.items()}
-        peer, epoch = met.control.peer, met.control.epoch
-        for path in candidates:
-            try:
-                link = self._drivers[path.link].open(peer, epoch, self._submitter(path, options))
-            except PathRefused as refusal:
-                rejected[str(path)] = str(refusal.args[0])
-            else:
-                return link, path, rejected
-        reasons = "; ".join(f"{path}: {reason}" for path, reason in rejected.items())
-        raise PathRefused(
-            f"no path: {reasons}",
-            peer=peer,
-            rejected=rejected,
-        )
-
-    def _submitter(self, path: Path, options: _ChannelOptions) -> Submitter:
-        if path.submitter is SubmitterKind.INLINE:
-            return InlineSubmitter(self._copies)
-        return HostSubmitter(
-            self._copies, self._slots, streams=options.streams, inline_below=options.inline_below
-        )
-
     # ---- regions going and coming ----
 
     def _announce(self, region: Region) -> None:
@@ -440,7 +320,7 @@ class Engine:
 
     def _retire(self, region: Region) -> None:
         text = "the local region was unregistered"
-        drain(region.span, self._live_channels(), self.options.quiet_grace, text)
+        drain(region.span, self._channels.live(), self.options.quiet_grace, text)
         self._revoke(region)
         self._own.free(region)
 
@@ -479,8 +359,7 @@ class Engine:
         """In a forked child: every call raises ForkedError; inherited descriptors are closed."""
         if self._over is None:
             self._over = ForkedError(f"engine {self.name} belongs to the parent", cause="forked")
-        for channel in list(self._every_channel):
-            channel.forked()
+        self._channels.forked()
         for inbound in self._inbounds:
             inbound.abandon()
         for sock, _ in self._sockets:
@@ -490,52 +369,6 @@ class Engine:
         if self._pulse is not None:
             self._pulse.forked()
         self._bells.forked()
-
-
-class _DialLock:
-    """Held by whoever connects to one peer over one path; gone when nobody does."""
-
-    __slots__ = ("__weakref__", "lock")
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-
-
-class _ChannelOptions(NamedTuple):
-    """What makes two channels to one peer over one path different."""
-
-    streams: int
-    inline_below: int
-
-    @classmethod
-    def of(
-        cls, options: config.Options, streams: int | None, inline_below: int | None
-    ) -> _ChannelOptions:
-        if streams is None:
-            streams = min(options.copy_engines, _core.STREAMS_MAX)
-        if not 1 <= streams <= _core.STREAMS_MAX:
-            raise UsageError(
-                f"streams is {streams}, not from 1 to {_core.STREAMS_MAX}", cause="streams"
-            )
-        if inline_below is None:
-            inline_below = options.inline_below
-        if inline_below < 0:
-            raise UsageError(f"inline_below is {inline_below}", cause="inline_below")
-        return cls(streams, inline_below)
-
-
-def _channel_lost(channel: weakref.ref[Channel], connection: Connection) -> None:
-    target, cause = channel(), connection.lost
-    if target is None or isinstance(cause, ClosedError):
-        return  # we closed it ourselves
-    gone = PeerError(
-        "the peer is gone", cause="connection_lost", peer=target.peer, safe_to_retry=False
-    )
-    gone.__cause__ = cause
-    try:
-        target.end(gone)
-    except NotQuiet as error:
-        logger.warning("channel to %s: %s", target.peer, error)
 
 
 def _abstract_name(name: str | bytes) -> bytes:
