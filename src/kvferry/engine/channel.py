@@ -27,10 +27,11 @@ from ..memory import RegionTable, RemoteRegion, check_buffer, check_name, refusa
 from ..path import Path
 from ..stats import Stats, snapshot
 from .control import Control
+from .deadline import deadline_after
 from .drain import drain
 from .mailbox import MESSAGE_MAX
 from .report import Report
-from .transfer import Failure, Transfer, deadline_after, timed_out
+from .transfer import Failure, Transfer, timed_out
 
 if TYPE_CHECKING:
     from .awaiting import Bells

@@ -24,9 +24,9 @@ from ..submit import HostSubmitter, InlineSubmitter, SlotPool, Submitter
 from .awaiting import Bells
 from .channel import Channel
 from .connect import Identity, Met, meet
+from .deadline import deadline_after
 from .negotiate import rank
 from .pushes import serve_channel
-from .transfer import deadline_after
 
 __all__ = ["Channels"]
 

@@ -14,8 +14,8 @@ from ..path import LinkKind
 from ..rpc import Connection, close_all
 from ..runtime import Mapping
 from . import messages
+from .deadline import deadline_after
 from .messages import Message
-from .transfer import deadline_after
 
 __all__ = ["Control", "ask"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from ..errors import ClosedError, NotQuiet
-from .transfer import deadline_after
+from .deadline import deadline_after
 
 if TYPE_CHECKING:
     from .channel import Channel

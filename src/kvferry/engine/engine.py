@@ -31,13 +31,13 @@ from .awaiting import Bells
 from .channel import Channel
 from .channels import Channels
 from .connect import Identity
+from .deadline import deadline_after
 from .drain import drain
 from .identity import facts_of_a_new_engine
 from .inbound import Inbound
 from .mailbox import Mailbox, Notification
 from .pulse import Pulse
 from .regions import OwnRegions, Page
-from .transfer import deadline_after
 
 __all__ = ["Engine", "Notification"]
 

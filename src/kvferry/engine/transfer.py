@@ -11,12 +11,13 @@ from .. import _core
 from .._core import PENDING, Flight
 from ..batch import Batch
 from ..errors import Cancelled, Error, PeerError, Timeout, UsageError
+from .deadline import deadline_after
 from .report import Report
 
 if TYPE_CHECKING:
     from .channel import Channel
 
-__all__ = ["Failure", "Status", "Transfer", "deadline_after", "timed_out"]
+__all__ = ["Failure", "Status", "Transfer", "timed_out"]
 
 logger = logging.getLogger("kvferry.engine")
 
@@ -157,13 +158,6 @@ class Failure:
     def __del__(self) -> None:
         if not self._seen:
             logger.warning("nobody looked at the failure of a transfer: %s", self._error)
-
-
-def deadline_after(timeout: float) -> int:
-    """The point in nanoseconds of the monotonic clock that is `timeout` seconds from now."""
-    if not 0 <= timeout < 1e9:
-        raise UsageError(f"timeout is {timeout}, not from 0 to 1e9 seconds", cause="timeout")
-    return _core.now() + int(timeout * 1e9)
 
 
 def timed_out(peer: str) -> Timeout:
