@@ -1,4 +1,4 @@
-"""kvferry moves LLM KV cache between processes and machines by one-sided transfer.
+"""kvferry moves LLM KV cache between processes by one-sided transfer.
 
 with kvferry.Engine("127.0.0.1:26000") as engine:
     pool = engine.allocate("kv", 1 << 30)

@@ -45,7 +45,7 @@ class Session:
         return Here(self.region) if ours else There(channel)
 
     def pattern(self, ours: bool, channel: Channel) -> int:
-        """The seed of the pattern that covers a side, put there unless it is."""
+        """Number of the pattern that covers a side, put there unless it is."""
         if ours not in self._seeds:
             self._fills += 1
             self.side(ours, channel).fill(self._fills)
