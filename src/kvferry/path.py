@@ -36,10 +36,9 @@ class Staging(str, Enum):
 
 
 class Addressing(str, Enum):
-    """How remote memory is named: mapped into this process, or by registration at its owner."""
+    """How remote memory is named. Mapped: it lies in this process's address space, too."""
 
     MAPPED = "mapped"
-    REGISTERED = "registered"
 
 
 class Path(NamedTuple):

@@ -171,7 +171,7 @@ static inline void kvf_wake_engines(kvf_engines *e) {
 }
 
 /* Hand the stream's new entries to the engines. `wake` one, unless the caller will help or wake them
- * in a moment: a wake costs a system call here and 20 us until it takes effect. */
+ * in a moment: a wake costs a system call here, and takes effect after many a small copy. */
 static inline void kvf_doorbell(kvf_engines *e, kvf_stream *s, bool wake) {
     pthread_mutex_lock(&e->lock);
     if (!s->busy) {

@@ -62,7 +62,6 @@ class Engine:
         self.options = options or config.from_environment()
         wanted = [parse_address(address, listening=True) for address in addresses]
         self.facts = facts_of_a_new_engine()
-        self._pid = os.getpid()
         self._over: Error | None = None
         self._lock = threading.Lock()
         self._closing = threading.RLock()
