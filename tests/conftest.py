@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -33,8 +34,8 @@ def _private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
         patch.setenv("XDG_RUNTIME_DIR", str(folders["run"]))
         patch.setenv("TMPDIR", str(folders["tmp"]))
         patch.setattr(tempfile, "tempdir", str(folders["tmp"]))
-        for variable in ("KVFERRY_TOKEN", "KVFERRY_TOKEN_FILE", "KVFERRY_COPY_ENGINES"):
-            patch.delenv(variable, raising=False)
+        for variable in [name for name in os.environ if name.startswith("KVFERRY_")]:
+            patch.delenv(variable)
         yield tuple(folders.values())
 
 

@@ -66,6 +66,19 @@ def test_no_number_of_copy_engines(text: str) -> None:
     assert caught.value.cause == "environment"
 
 
+@pytest.mark.parametrize(("text", "ptracer"), [("0", False), ("1", True)])
+def test_ptracer(text: str, ptracer: bool) -> None:
+    assert from_environment({}).ptracer is False
+    assert from_environment({"KVFERRY_PTRACER": text}).ptracer is ptracer
+
+
+@pytest.mark.parametrize("text", ["", "yes", "2", " 1", "01"])
+def test_no_choice_of_ptracer(text: str) -> None:
+    with pytest.raises(UsageError, match="not 0 or 1") as caught:
+        from_environment({"KVFERRY_PTRACER": text})
+    assert caught.value.cause == "environment"
+
+
 def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KVFERRY_COPY_ENGINES", "5")
     assert from_environment().copy_engines == 5

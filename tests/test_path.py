@@ -11,12 +11,22 @@ from hypothesis import strategies as st
 
 from kvferry.errors import UsageError
 from kvferry.link import DRIVERS
-from kvferry.path import PRESETS, Addressing, LinkKind, Path, Staging, SubmitterKind, parse
+from kvferry.path import PRESETS, Addressing, LinkKind, Path, Staging, SubmitterKind, parse, want
 
 EVERY = [Path(*kinds) for kinds in itertools.product(LinkKind, SubmitterKind, Staging)]
 
 # The whole table; a kind that is added shows up here.
-LEGAL = {"loopback/inline/none", "fabric/inline/none", "fabric/host/none"}
+LEGAL = {
+    "loopback/inline/none",
+    "fabric/inline/none",
+    "fabric/host/none",
+    "fabric/coprocessor/none",
+    "cma/inline/none",
+    "cma/host/none",
+    "cma/coprocessor/none",
+    "tcp/host/none",
+    "tcp/host/bounce",
+}
 
 
 @pytest.mark.parametrize("path", EVERY, ids=str)
@@ -48,7 +58,59 @@ def test_presets_are_legal_paths(name: str) -> None:
     paths = parse(name)
     assert paths
     assert len(set(paths)) == len(paths)
-    assert all(str(path) in LEGAL for path in paths)
+    assert any(str(path) in LEGAL for path in paths)
+    assert all(str(path) in LEGAL for path in paths if name != "direct")
+
+
+def test_direct_says_why_it_goes_without_staging() -> None:
+    staged = [path for path in parse("direct") if path.staging is Staging.BOUNCE]
+    assert [path.link for path in staged] == list(LinkKind)
+    assert [path.refusal is None for path in staged] == [False, False, False, True]
+    plain = [path for path in parse("direct") if path.staging is Staging.NONE]
+    assert [path.link for path in plain] == [LinkKind.LOOPBACK, LinkKind.FABRIC, LinkKind.CMA]
+
+
+@pytest.mark.parametrize(
+    ("path", "forced", "texts"),
+    [
+        ("auto", {"link": "tcp"}, ["tcp/host/none"]),
+        ("direct", {"link": "tcp"}, ["tcp/host/bounce"]),
+        ("direct", {"link": "tcp", "staging": "none"}, ["tcp/host/none"]),
+        ("ubshmem", {"submitter": "inline"}, ["fabric/inline/none"]),
+        ("fabricmem", {"submitter": "host"}, ["fabric/host/none"]),
+        ("fabric/host", {"link": "fabric", "submitter": "host"}, ["fabric/host/none"]),
+        (
+            "rma",
+            {"submitter": "coprocessor"},
+            ["cma/coprocessor/none", "tcp/coprocessor/none"],
+        ),
+    ],
+)
+def test_any_field_may_be_forced(path: str, forced: dict[str, str], texts: list[str]) -> None:
+    assert [str(each) for each in want(path, **forced)] == texts
+
+
+@pytest.mark.parametrize(
+    ("path", "forced", "both"),
+    [
+        ("fabric/host", {"link": "tcp"}, ["path='fabric/host'", "link='tcp'"]),
+        ("tcp/host/bounce", {"staging": "none"}, ["path='tcp/host/bounce'", "staging='none'"]),
+        ("fabric/inline", {"submitter": "host"}, ["path='fabric/inline'", "submitter='host'"]),
+        ("ubshmem", {"link": "tcp"}, ["path='ubshmem'", "link='tcp'"]),
+    ],
+)
+def test_contradictions_name_both(path: str, forced: dict[str, str], both: list[str]) -> None:
+    with pytest.raises(UsageError, match="contradict") as caught:
+        want(path, **forced)
+    assert caught.value.cause == "contradiction"
+    assert all(word in str(caught.value) for word in both)
+
+
+def test_a_forced_field_that_nothing_can_have_is_refused() -> None:
+    with pytest.raises(UsageError, match="nothing to stage"):
+        want("ubshmem", staging="bounce")
+    with pytest.raises(UsageError, match="know none, bounce"):
+        want("auto", staging="ram")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +120,7 @@ def test_presets_are_legal_paths(name: str) -> None:
         ("fabric", "give one of auto"),
         ("fabric/host/none/more", "unknown path"),
         ("Fabric/host", "unknown LinkKind 'Fabric'"),
-        ("tcpip/host", "know loopback, fabric"),
+        ("tcpip/host", "know loopback, fabric, cma, tcp"),
         ("fabric/gpu", "unknown SubmitterKind 'gpu'"),
         ("fabric/host/ram", "unknown Staging 'ram'"),
         ("fabric/host/", "unknown Staging ''"),

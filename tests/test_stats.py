@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kvferry import _core
-from kvferry.stats import snapshot
+from kvferry.stats import Stats, Times, snapshot
 
 
 def flight(
@@ -44,7 +44,8 @@ Line = tuple[_core.PeerWatch, socket.socket]
 
 
 def test_nothing_yet() -> None:
-    assert snapshot(_core.Tally()) == (0, 0, 0, 0, 0, 0.0, 0.0)
+    never = Times(0, 0.0, 0.0)
+    assert snapshot(_core.Tally()) == Stats(never, never, 0, 0, 0, 0, 0, 0)
 
 
 def test_sums(engines: _core.CopyEngines, line: Line) -> None:
@@ -54,11 +55,22 @@ def test_sums(engines: _core.CopyEngines, line: Line) -> None:
         assert each.land(line[0], tally)
         assert each.land(line[0], tally)  # counted once
     stats = snapshot(tally)
-    assert (stats.transfers, stats.bytes, stats.descriptors) == (3, 9000, 9)
+    assert (stats.transfers.count, stats.bytes, stats.descriptors) == (3, 9000, 9)
     assert (stats.inline_copies, stats.stream_submissions) == (3, 0)
     seconds = [each.done.elapsed_ns / 1e9 for each in flights]
-    assert stats.seconds == pytest.approx(sum(seconds))
-    assert stats.longest == pytest.approx(max(seconds))
+    assert stats.transfers.total == pytest.approx(sum(seconds))
+    assert stats.transfers.longest == pytest.approx(max(seconds))
+    moving = [each.done.moving_ns / 1e9 for each in flights]
+    assert all(0 < part <= whole for part, whole in zip(moving, seconds, strict=True))
+    assert stats.copies == Times(3, pytest.approx(sum(moving)), pytest.approx(max(moving)))
+
+
+def test_stats_of_two_channels_are_joined() -> None:
+    one = Stats(Times(2, 3.0, 2.0), Times(2, 2.0, 1.5), 10, 2, 5, 1, 0, 0)
+    other = Stats(Times(1, 4.0, 4.0), Times(1, 1.0, 1.0), 20, 3, 0, 0, 2, 4)
+    joined = one.join(other)
+    assert joined == Stats(Times(3, 7.0, 4.0), Times(3, 3.0, 1.5), 30, 5, 5, 1, 2, 4)
+    assert "30 bytes in 5 descriptors, 5 staged" in joined.describe()
 
 
 def test_only_what_landed_counts(engines: _core.CopyEngines, line: Line) -> None:
@@ -75,7 +87,7 @@ def test_only_what_landed_counts(engines: _core.CopyEngines, line: Line) -> None
     # Complete, but the peer is gone: where the bytes went cannot be known.
     assert watch.gone()
     assert not complete.land(watch, tally)
-    assert snapshot(tally).transfers == 0
+    assert snapshot(tally).transfers.count == 0
     assert complete.end("lost")
     assert not complete.end("again")
     assert (complete.state, complete.failure) == (_core.ENDED, "lost")

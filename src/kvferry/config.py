@@ -3,6 +3,10 @@
 KVFERRY_TOKEN         the shared secret itself
 KVFERRY_TOKEN_FILE    a file that holds it; default: a 0600 file of this user, made on first use
 KVFERRY_COPY_ENGINES  native copy threads of an engine; default: the usable processors, 8 at most
+KVFERRY_BOUNCE        the pool of staging paths, NUM:SIZE_MB; 0:0 stages nothing; default: 4:8
+KVFERRY_STATS_EVERY   seconds between two dumps of statistics to the log; default: 0, none
+KVFERRY_PTRACER       1: every process of this user may reach this one's memory over cma, also where
+                      Yama allows that to its ancestors alone; default: 0
 """
 
 from __future__ import annotations
@@ -30,6 +34,9 @@ class Options:
     call_timeout  seconds a control call may take when its caller names none
     inline_below  bytes; smaller batches are copied by their caller even under a host path
     notifications how many undelivered notifications are kept before senders are refused
+    bounce        the pool of staging paths, "NUM:SIZE_MB"; "0:0" stages nothing
+    stats_every   seconds between two dumps of statistics to the logger kvferry.stats; 0: none
+    ptracer       let every process of this user into this one, where Yama allows ancestors alone
     """
 
     token_file: Path
@@ -39,6 +46,9 @@ class Options:
     call_timeout: float = 10.0
     inline_below: int = 64 << 10
     notifications: int = 1024
+    bounce: str = "4:8"
+    stats_every: float = 0.0
+    ptracer: bool = False
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
@@ -51,6 +61,9 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
         token=None if token is None else os.fsencode(token),
         token_file=Path(file) if file else _default_token_file(environ),
         copy_engines=_copy_engines(environ),
+        bounce=environ.get("KVFERRY_BOUNCE", "4:8"),
+        stats_every=_stats_every(environ.get("KVFERRY_STATS_EVERY", "0")),
+        ptracer=_ptracer(environ.get("KVFERRY_PTRACER", "0")),
     )
 
 
@@ -70,3 +83,21 @@ def _copy_engines(environ: Mapping[str, str]) -> int:
             cause="environment",
         )
     return int(text)
+
+
+def _stats_every(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 1e6:
+        raise UsageError(
+            f"KVFERRY_STATS_EVERY is {text!r}, not seconds from 0 to 1e6", cause="environment"
+        )
+    return seconds
+
+
+def _ptracer(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise UsageError(f"KVFERRY_PTRACER is {text!r}, not 0 or 1", cause="environment")
+    return text == "1"

@@ -87,11 +87,11 @@ class Error(Exception):
 
 
 class UsageError(Error, ValueError):
-    """The call was wrong; nothing moved."""
+    """The call was wrong. Nothing moved, unless `bytes_moved` is None."""
 
 
 class RightsError(Error, PermissionError):
-    """The caller may not do this; nothing moved."""
+    """The caller may not do this. Nothing moved, unless `bytes_moved` is None."""
 
 
 class ClosedError(Error, RuntimeError):

@@ -12,14 +12,33 @@ from .errors import UsageError
 
 E = TypeVar("E", bound=Enum)
 
-__all__ = ["PRESETS", "Addressing", "LinkKind", "Path", "Staging", "SubmitterKind", "parse"]
+__all__ = ["PRESETS", "Addressing", "LinkKind", "Path", "Staging", "SubmitterKind", "parse", "want"]
+
+
+class Addressing(str, Enum):
+    """How remote memory is named.
+
+    Mapped: it lies in this process's address space, too. Registered: by the address its owner has
+    it at, and whoever carries the bytes knows the way.
+    """
+
+    MAPPED = "mapped"
+    REGISTERED = "registered"
 
 
 class LinkKind(str, Enum):
-    """How the bytes cross."""
+    """How the bytes cross.
+
+    loopback  the engine is its own peer
+    fabric    memory that both processes map
+    cma       the kernel copies between two processes (cross memory attach)
+    tcp       sockets
+    """
 
     LOOPBACK = "loopback"
     FABRIC = "fabric"
+    CMA = "cma"
+    TCP = "tcp"
 
 
 class SubmitterKind(str, Enum):
@@ -27,18 +46,14 @@ class SubmitterKind(str, Enum):
 
     INLINE = "inline"
     HOST = "host"
+    COPROCESSOR = "coprocessor"
 
 
 class Staging(str, Enum):
     """Whether bytes pass through a registered pool on their way."""
 
     NONE = "none"
-
-
-class Addressing(str, Enum):
-    """How remote memory is named. Mapped: it lies in this process's address space, too."""
-
-    MAPPED = "mapped"
+    BOUNCE = "bounce"
 
 
 class Path(NamedTuple):
@@ -50,28 +65,68 @@ class Path(NamedTuple):
 
     @property
     def addressing(self) -> Addressing:
-        return Addressing.MAPPED
+        return _ADDRESSING[self.link]
+
+    @property
+    def sees_registered(self) -> bool:
+        """Does it reach memory that the peer merely registered?"""
+        return self.link is not LinkKind.FABRIC
 
     @property
     def refusal(self) -> str | None:
         """Why this combination cannot exist on any machine, or None when it is legal."""
-        return _REFUSALS.get((self.link, self.submitter))
+        return _REFUSALS.get((self.link, self.submitter)) or _REFUSALS.get(
+            (self.link, self.staging)
+        )
 
     def __str__(self) -> str:
         return "/".join(field.value for field in self)
 
 
-_REFUSALS: dict[tuple[LinkKind, SubmitterKind], str] = {
-    (LinkKind.LOOPBACK, SubmitterKind.HOST): "loopback has no streams: its caller copies",
+_ADDRESSING = {
+    LinkKind.LOOPBACK: Addressing.MAPPED,
+    LinkKind.FABRIC: Addressing.MAPPED,
+    LinkKind.CMA: Addressing.REGISTERED,
+    LinkKind.TCP: Addressing.REGISTERED,
 }
+
+# The table of all combinations: what is not refused here is legal.
+#
+#               inline  host  coprocessor  |  none  bounce
+#   loopback      x                        |   x
+#   fabric        x      x        x        |   x
+#   cma           x      x        x        |   x
+#   tcp                  x                 |   x      x
+_REFUSALS: dict[tuple[LinkKind, SubmitterKind | Staging], str] = {
+    (LinkKind.LOOPBACK, SubmitterKind.HOST): "loopback has no streams: its caller copies",
+    (LinkKind.LOOPBACK, SubmitterKind.COPROCESSOR): "loopback has no streams: its caller copies",
+    (LinkKind.TCP, SubmitterKind.INLINE): "tcp submits by itself, which counts as host",
+    (LinkKind.TCP, SubmitterKind.COPROCESSOR): "tcp submits by itself: nothing is unfolded",
+    (LinkKind.LOOPBACK, Staging.BOUNCE): "mapped memory is copied in place: nothing to stage",
+    (LinkKind.FABRIC, Staging.BOUNCE): "mapped memory is copied in place: nothing to stage",
+    (LinkKind.CMA, Staging.BOUNCE): "the kernel copies from and to any memory: nothing to stage",
+}
+
+_INLINE, _HOST, _COPROCESSOR = SubmitterKind
+_LOOPBACK = Path(LinkKind.LOOPBACK, _INLINE)
+_FABRIC, _CMA, _TCP = (Path(kind, _HOST) for kind in list(LinkKind)[1:])
 
 # What each preset permits, best first.
 PRESETS: dict[str, tuple[Path, ...]] = {
-    "auto": (
-        Path(LinkKind.LOOPBACK, SubmitterKind.INLINE),
-        Path(LinkKind.FABRIC, SubmitterKind.HOST),
+    "auto": (_LOOPBACK, _FABRIC, _CMA, _TCP),
+    "rma": (_CMA, _TCP),
+    # Where nothing can be staged, the refusal of the staged form says why it goes without.
+    "direct": (
+        _LOOPBACK._replace(staging=Staging.BOUNCE),
+        _LOOPBACK,
+        _FABRIC._replace(staging=Staging.BOUNCE),
+        _FABRIC,
+        _CMA._replace(staging=Staging.BOUNCE),
+        _CMA,
+        _TCP._replace(staging=Staging.BOUNCE),
     ),
-    "ubshmem": (Path(LinkKind.FABRIC, SubmitterKind.HOST),),
+    "ubshmem": (_FABRIC,),
+    "fabricmem": (_FABRIC._replace(submitter=_COPROCESSOR), _FABRIC),
 }
 
 
@@ -84,8 +139,51 @@ def parse(wanted: str | Path) -> tuple[Path, ...]:
         return PRESETS[wanted]
     path = wanted if isinstance(wanted, Path) else _from_text(wanted)
     if path.refusal is not None:
-        raise UsageError(f"path {path} cannot exist: {path.refusal}", cause="path")
+        raise _impossible(path)
     return (path,)
+
+
+def want(
+    path: str | Path,
+    link: str | None = None,
+    submitter: str | None = None,
+    staging: str | None = None,
+) -> tuple[Path, ...]:
+    """What `path` permits with some of its fields forced, best first.
+
+    A forced link selects among a preset's paths; a forced submitter or staging replaces theirs.
+    Raises UsageError when a forced field contradicts the path, naming both, and when nothing legal
+    is left.
+    """
+    permitted = parse(path)
+    if link is not None:
+        kind = _member(LinkKind, link, link)
+        permitted = tuple(each for each in permitted if each.link is kind)
+        if not permitted:
+            raise _contradiction(path, f"link={link!r}")
+    if submitter is not None:
+        who = _member(SubmitterKind, submitter, submitter)
+        if path not in PRESETS and permitted[0].submitter is not who:
+            raise _contradiction(path, f"submitter={submitter!r}")
+        permitted = tuple(each._replace(submitter=who) for each in permitted)
+    if staging is not None:
+        how = _member(Staging, staging, staging)
+        if path not in PRESETS and permitted[0].staging is not how:
+            raise _contradiction(path, f"staging={staging!r}")
+        permitted = tuple(each._replace(staging=how) for each in permitted)
+    if all(each.refusal for each in permitted):
+        raise _impossible(permitted[-1])
+    return tuple(dict.fromkeys(permitted))
+
+
+def _impossible(path: Path) -> UsageError:
+    return UsageError(f"path {path} cannot exist: {path.refusal}", cause="path")
+
+
+def _contradiction(path: str | Path, other: str) -> UsageError:
+    return UsageError(
+        f"path={str(path)!r} and {other} contradict each other", cause="contradiction"
+    )
 
 
 def _from_text(text: str) -> Path:

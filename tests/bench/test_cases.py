@@ -7,6 +7,7 @@ import pytest
 from kvferry import UsageError
 from kvferry.bench.cases import Plan, cases
 from kvferry.bench.layouts import model, plain
+from kvferry.bench.shares import Pattern
 
 GIB = 1 << 30
 PLAN = Plan(
@@ -46,6 +47,21 @@ def test_a_preset_keeps_its_name() -> None:
     assert {case.preset for case in found} == {"ubshmem", None}
 
 
+def test_a_coprocessor_has_one_stream() -> None:
+    found = cases(replace(PLAN, paths=("fabric/coprocessor", "fabricmem")), GIB)
+    assert {case.streams for case in found} == {1}
+
+
+def test_threads_share_a_side() -> None:
+    found = cases(replace(PLAN, layouts=(plain(16 << 20),), batches=(128,), threads=4), GIB)
+    assert {(case.batch, case.threads) for case in found} == {(4, 4)}
+
+
+def test_peers_share_a_side() -> None:
+    four = replace(PLAN, layouts=(plain(4 << 10),), pattern=Pattern.MANY_TO_ONE, peers=4)
+    assert {case.slots for case in cases(four, GIB)} == {GIB // 4 // 4096}
+
+
 @pytest.mark.parametrize(
     ("change", "size", "match"),
     [
@@ -53,6 +69,7 @@ def test_a_preset_keeps_its_name() -> None:
         ({"paths": ("fast",)}, GIB, "unknown path"),
         ({"ops": ("write", "swap")}, GIB, "unknown op 'swap': know write, read"),
         ({"layouts": (plain(16 << 20),)}, 31 << 20, "no room for two blocks of 16 MiB"),
+        ({"layouts": (plain(16 << 20),), "threads": 9}, 128 << 20, "no room for 9 blocks"),
         ({"layouts": (plain(512 << 20),)}, 4 * GIB, "above 256 MiB"),
         ({"layouts": (model("deepseek-r1"),)}, 16 << 20, "8784 KiB"),
     ],

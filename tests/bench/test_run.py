@@ -52,6 +52,7 @@ def test_inline_and_streams_count_what_they_did() -> None:
         assert row.submissions == {
             "inline": calls if inline else 0,
             "stream": 0 if inline else 2 * calls,
+            "coprocessor": 0,
         }
         assert row.threads == row.streams == (1 if inline else 2)
         assert row.preset == (None if inline else "ubshmem")
@@ -82,7 +83,7 @@ def test_a_trace_is_followed(tmp_path: Path) -> None:
 
 
 def test_a_case_that_fails_to_verify_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "verify_case", lambda case, session: Verdict(4, 1, 0))
+    monkeypatch.setattr(measure, "verify_case", lambda crew: Verdict(4, 1, 0))
     result = run(plan(), 16 * MIB)
     assert not result.verified
     assert [row.verified for row in result.rows] == [False]
@@ -115,3 +116,20 @@ def test_costs_are_measured() -> None:
             found.inline_us,
         )
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "limit"),
+    [("cma/host", "process_vm loop"), ("tcp/host", "socket loop"), ("fabric/host", "memcpy/nt")],
+)
+def test_a_row_is_measured_against_the_loop_of_its_link(path: str, limit: str) -> None:
+    result = run(plan(paths=(path,), ops=("write", "read")), 16 * MIB)
+    assert result.verified
+    assert {row.limit for row in result.rows} == {limit}
+    assert min(row.limit_gbps for row in result.rows) > 0
+
+
+def test_a_coprocessor_counts_its_batches() -> None:
+    (row,) = run(plan(paths=("fabric/coprocessor",)), 16 * MIB).rows
+    assert row.verified
+    assert row.submissions["coprocessor"] > 0

@@ -50,14 +50,18 @@ def test_a_slot_of_a_model_moves_with_all_its_pieces() -> None:
     st.sampled_from([plain(1 << shift) for shift in range(3, 28)] + [model("deepseek-r1")]),
     st.integers(1, 1 << 20),
     st.integers(2, 1 << 20),
+    st.integers(1, 64),
 )
-def test_a_pass_has_its_bounds(layout: Layout, batch: int, slots: int) -> None:
-    capped = cap_batch(batch, layout, slots)
-    batches = pass_batches(layout, capped, slots)
+def test_a_pass_has_its_bounds(layout: Layout, batch: int, slots: int, threads: int) -> None:
+    slots = max(slots, threads)
+    capped = cap_batch(batch, layout, slots, threads)
+    batches = pass_batches(layout, capped, slots, threads)
     assert 1 <= capped <= max(1, min(batch, slots // 2))
-    assert 1 <= batches <= PASS_BATCHES
-    assert capped * batches * layout.slot_bytes <= PASS_BYTES
-    assert capped * batches * layout.pieces <= PASS_PIECES
+    assert threads <= batches <= PASS_BATCHES
+    assert batches % threads == 0
+    # every thread has a batch, be it of one large block
+    assert capped == 1 or capped * batches * layout.slot_bytes <= PASS_BYTES
+    assert capped == 1 or capped * batches * layout.pieces <= PASS_PIECES
     assert capped * batches <= slots
 
 

@@ -21,6 +21,7 @@ from kvferry.bench import measure
 from kvferry.bench import run as runner
 from kvferry.bench.result import Costs
 from kvferry.bench.session import Session
+from kvferry.bench.variants import VARIANTS
 from kvferry.bench.verify import Verdict
 from kvferry.cli import main
 
@@ -35,6 +36,7 @@ ROW = {
     "block": int,
     "batch": int,
     "streams": int,
+    "callers": int,
     "threads": int,
     "repeats": int,
     "bytes": int,
@@ -42,6 +44,7 @@ ROW = {
     "gbps_min": float,
     "gbps_max": float,
     "limit_gbps": float,
+    "limit": str,
     "limit_variant": str,
     "ratio": float,
     "p50_us": float,
@@ -117,7 +120,7 @@ def test_bench_from_end_to_end(tmp_path: Path) -> None:
         assert list(row) == list(ROW)
         assert all(isinstance(row[name], kind) for name, kind in ROW.items()), row
         assert set(row["path"]) == {"link", "submitter", "staging", "addressing"}
-        assert set(row["submissions"]) == {"inline", "stream"}
+        assert set(row["submissions"]) == {"inline", "stream", "coprocessor"}
         assert set(row["cpu_s"]) == {"initiator", "target"}
         assert row["verified"]
         assert row["repeats"] >= 5
@@ -134,7 +137,7 @@ def test_bench_from_end_to_end(tmp_path: Path) -> None:
 def test_a_failed_verification_is_status_1(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measure, "verify_case", lambda case, session: Verdict(4, 1, 0))
+    monkeypatch.setattr(measure, "verify_case", lambda crew: Verdict(4, 1, 0))
     status, out, err = command("bench", *SMALL)
     assert status == 1
     assert "NO" in out
@@ -168,6 +171,15 @@ def test_a_side_is_shrunk_with_a_word(command: Command, monkeypatch: pytest.Monk
         (["--ops", ","], "--ops is empty"),
         (["--batches", "0"], "'0' is no number"),
         (["--streams", "9", "--size", "1MiB", "--blocks", "4KiB"], "streams is 9"),
+        (["--threads", "2", "--size", "8KiB", "--blocks", "8KiB"], "no room for two blocks"),
+        (["--pattern", "ring"], "unknown pattern 'ring': know pairwise, one-to-many, many-to-one"),
+        (["--peers", "3"], "--peers belongs to --pattern"),
+        (["--plot", "picture.gif"], "cannot draw picture.gif: know .png, .svg, .pdf"),
+        (["--ab", "--pattern", "pairwise"], "--ab goes without --pattern"),
+        (["trace", "--ab"], "--ab goes without WHAT"),
+        (["--ab", "--threads", "2"], "--ab goes without --threads"),
+        (["--ab", "--layout", "gpt"], "unknown layout 'gpt'"),
+        (["--ab", "--size", "1MiB"], "no room for two blocks of 1 MiB"),
         (["--json", "/nowhere/at/all.json"], "cannot write /nowhere/at/all.json"),
     ],
 )
@@ -179,6 +191,49 @@ def test_what_is_wrong_is_one_line_and_status_2(
     assert complaint in err
     assert err.count("\n") == 1
     assert err.startswith("kvferry: ")
+
+
+def test_a_pattern_and_threads_are_told(command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    more = ["--pattern", "many-to-one", "--threads", "2", "--ops", "write", "--batches", "8"]
+    status, out, _ = command("bench", *SMALL, *more, "--json", str(file))
+    assert status == 0
+    assert "many-to-one, 2 peers: GB/s of all together" in out
+    assert "2 threads submit on each channel" in out
+    result = json.loads(file.read_text())
+    assert result["settings"] == {
+        "size": 16 << 20,
+        "seconds": 0.0,
+        "threads": 2,
+        "pattern": "many-to-one",
+        "peers": 2,
+    }
+    (row,) = result["rows"]
+    assert (row["callers"], row["threads"], row["verified"]) == (4, 4, True)
+
+
+def test_a_comparison_from_end_to_end(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvferry.bench.ab.VARIANTS", VARIANTS[:2])
+    file = tmp_path / "ab.json"
+    options = ["--size", "16MiB", "--seconds", "0", "--json", str(file)]
+    status, out, err = command("bench", "--ab", *options)
+    assert (status, err) == (0, "")
+    assert re.search(r"^fabric/host x 1 +base .* yes", out, re.M)
+    assert re.search(r"^512 keys", out, re.M)
+    result = json.loads(file.read_text())
+    assert set(result) == {
+        "machine",
+        "settings",
+        "variants",
+        "refused",
+        "keys",
+        "unverified_keys",
+    }
+    for row in result["variants"]:
+        assert set(row["cpu"]) == {"caller", "engines", "coprocessor", "target", "other"}
+        assert row["recovery"]["verified"]
 
 
 def test_a_bad_line_of_a_trace_is_named(command: Command, tmp_path: Path) -> None:

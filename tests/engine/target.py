@@ -29,6 +29,13 @@ def allocate(engine: kf.Engine, name: str, size: int, readonly: bool = False) ->
     return engine.allocate(name, size, readonly=readonly).address
 
 
+def register(engine: kf.Engine, name: str, size: int, readonly: bool = False) -> int:
+    """A buffer of this process, filled with 1."""
+    buffer = np.full(size, 1, np.uint8)
+    buffer.flags.writeable = not readonly
+    return engine.register(name, buffer).address
+
+
 def unregister(engine: kf.Engine, name: str) -> None:
     engine.unregister(engine.regions[name])
 
@@ -59,4 +66,4 @@ def connect_and_wait(parent: Parent, address: str) -> None:
             pass
 
 
-VERBS = {f.__name__: f for f in (allocate, unregister, fill, digest, notifications)}
+VERBS = {f.__name__: f for f in (allocate, register, unregister, fill, digest, notifications)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import kvferry as kf
 from kvferry.engine import handshake
+from kvferry.path import PRESETS
 from kvferry.testing import Child
 
 from .conftest import MIB, Pair
@@ -165,8 +167,8 @@ def test_an_incompatible_version(
     spawn: Callable[..., Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address = spawn(serve).hear()
-    monkeypatch.setattr(handshake, "VERSION", 2)
-    with kf.Engine() as engine, pytest.raises(kf.PeerError, match="2, the callee 1") as caught:
+    monkeypatch.setattr(handshake, "VERSION", 99)
+    with kf.Engine() as engine, pytest.raises(kf.PeerError, match="99, the callee 2") as caught:
         engine.connect(address)
     assert (caught.value.cause, caught.value.peer) == ("version", address)
 
@@ -220,23 +222,74 @@ def test_a_missing_region_names_the_peer_and_what_it_has(pair: Pair) -> None:
 
 def test_options_out_of_range(pair: Pair) -> None:
     address = pair.theirs.addresses[0]
-    for options in ({"streams": 0}, {"streams": 9}, {"inline_below": -1}, {"path": "nothing"}):
-        with pytest.raises(kf.UsageError):
+    for options, text in (
+        ({"streams": 0}, "streams is 0, not from 1 to 8"),
+        ({"streams": 9}, "streams is 9, not from 1 to 8"),
+        ({"inline_below": -1}, "inline_below is -1"),
+        ({"max_transfers_per_batch": 0}, "max_transfers_per_batch is 0, not from 1 to 1920"),
+        ({"max_transfers_per_batch": 1921}, "is 1921, not from 1 to 1920"),
+        ({"path": "nothing"}, "give one of auto, rma, direct, ubshmem, fabricmem"),
+        ({"bounce": "junk"}, "NUM:SIZE_MB"),
+        ({"bounce": "99:8"}, "NUM from 1 to 64"),
+        ({"link": "rdma"}, "know loopback, fabric, cma, tcp"),
+    ):
+        with pytest.raises(kf.UsageError, match=re.escape(text)):
             pair.ours.connect(address, **options)
 
 
-def test_a_path_the_pair_cannot_take(pair: Pair) -> None:
+@pytest.mark.parametrize(
+    ("options", "both"),
+    [
+        ({"path": "fabric/host", "link": "tcp"}, ["path='fabric/host'", "link='tcp'"]),
+        ({"path": "ubshmem", "bounce": "4:8"}, ["bounce='4:8'", "fabric/host", "nothing to stage"]),
+        (
+            {"path": "auto", "link": "fabric", "bounce": "4:8"},
+            ["bounce='4:8'", "fabric/host", "nothing to stage"],
+        ),
+        (
+            {"path": "fabricmem", "submitter": "coprocessor", "streams": 4},
+            ["streams=4", "submitter='coprocessor'"],
+        ),
+        ({"staging": "bounce", "bounce": "0:0"}, ["staging='bounce'", "bounce='0:0'"]),
+        ({"path": "tcp/host/bounce", "bounce": "0:0"}, ["tcp/host/bounce", "bounce='0:0'"]),
+    ],
+)
+def test_options_that_contradict_each_other_are_both_named(
+    pair: Pair, options: dict[str, object], both: list[str]
+) -> None:
+    with pytest.raises(kf.UsageError, match="contradict") as caught:
+        pair.ours.connect(pair.theirs.addresses[0], **options)
+    assert caught.value.cause == "contradiction"
+    assert all(word in str(caught.value) for word in both)
+
+
+def test_paths_the_pair_cannot_take(pair: Pair) -> None:
+    address = pair.theirs.addresses[0]
     with pytest.raises(kf.PathRefused) as caught:
-        pair.ours.connect(pair.theirs.addresses[0], path="loopback/inline")
+        pair.ours.connect(address, path="loopback/inline")
     assert caught.value.rejected == {"loopback/inline/none": "the peer is another engine"}
+    with pytest.raises(kf.UsageError, match="cannot exist: loopback has no streams"):
+        pair.ours.connect(address, path="auto", link="loopback", submitter="host")
 
 
-def test_a_full_pool_of_slots_is_refused_with_nothing_begun(pair: Pair) -> None:
+def test_a_path_that_is_not_taken_has_a_reason(pair: Pair) -> None:
+    peer = pair.ours.connect(pair.theirs.addresses[0], path="direct")
+    assert str(peer.path) == "fabric/host/none"
+    assert "nothing to stage" in peer.rejected["fabric/host/bounce"]
+    assert "another engine" in peer.rejected["loopback/inline/none"]
+    every = set(peer.rejected) | {str(peer.path), str(peer.foreign_path)}
+    assert every == {str(path) for path in PRESETS["direct"]}
+
+
+def test_a_full_pool_of_slots_is_refused_or_waited_for(pair: Pair) -> None:
     pair.ours._channels.slots._limit = 1
     pair.ours._copies.hold(True)
     first = pair.peer.write_async(pair.batch(MIB))
     with pytest.raises(kf.Full):
-        pair.peer.write(pair.batch(MIB))
+        pair.peer.write_async(pair.batch(MIB))
+    with pytest.raises(kf.Timeout) as caught:
+        pair.peer.write(pair.batch(MIB), timeout=0.05)
+    assert caught.value.cause == "no_slot"
     assert list(pair.peer._flying) == [first]
     pair.ours._copies.hold(False)
     first.wait(10)

@@ -221,7 +221,9 @@ def test_foreign_regions_hide_no_own_ones(pair: Pair) -> None:
         pair.theirs.register(f"buffer{number}", buffer)
     pair.theirs.allocate("late", 4096)
     with kf.Engine(options=pair.ours.options) as third:
-        assert set(third.connect(pair.theirs.addresses[0]).regions) == {"kv", "late"}
+        address = pair.theirs.addresses[0]
+        assert set(third.connect(address, path="ubshmem").regions) == {"kv", "late"}
+        assert set(third.connect(address).regions) == {"kv", "late", *pair.theirs.regions}
 
 
 def test_many_takers_lose_no_notification_and_closing_wakes_them(pair: Pair) -> None:

@@ -49,9 +49,14 @@ def test_a_proof_is_bound_to_what_was_said(field: str) -> None:
         **{name: getattr(hello, name) for name in hello.__struct_fields__} | {field: said}
     )
     server = ServerHandshake(b"token", 2, N2)
-    with pytest.raises((kf.RightsError, kf.PeerError)) as caught:
+    with pytest.raises(kf.RightsError) as caught:
         server.check(client.prove(server.challenge(forged)))
-    assert caught.value.cause == ("protocol" if field == "purpose" else "token")
+    assert caught.value.cause == "token"
+
+
+def test_a_purpose_that_nobody_knows() -> None:
+    with pytest.raises(kf.PeerError, match="a connection for 'beat'"):
+        ServerHandshake(b"token", 2, N2).challenge(Hello(2, "beat", 1, N1))
 
 
 def test_versions_and_nonces_are_checked_by_both() -> None:
@@ -60,16 +65,24 @@ def test_versions_and_nonces_are_checked_by_both() -> None:
         client.prove(Challenge(99, 2, N2))
     assert caught.value.cause == "version"
     with pytest.raises(kf.PeerError):
-        client.prove(Challenge(1, 2, b"short"))
+        client.prove(Challenge(2, 2, b"short"))
     server = ServerHandshake(b"token", 2, N2)
     with pytest.raises(kf.PeerError):
         server.challenge(Hello(99, "control", 1, N1))
     with pytest.raises(kf.PeerError):
-        server.challenge(Hello(1, "control", 1, b""))
+        server.challenge(Hello(2, "control", 1, b""))
+
+
+OFFERED: dict[str, dict[str, int | str]] = {
+    "loopback": {},
+    "fabric": {},
+    "cma": {"uid": 1, "dumpable": 1, "yama": 0, "ptracer": 0, "probe": 4096},
+    "tcp": {"address": "127.0.0.1:1"},
+}
 
 
 def facts(**changes: object) -> Facts:
-    fields = {"epoch": 1, "boot": "b", "network": 7, "links": ("loopback", "fabric")} | changes
+    fields = {"epoch": 1, "boot": "b", "network": 7, "links": OFFERED} | changes
     return Facts(**fields)
 
 
@@ -77,9 +90,23 @@ def facts(**changes: object) -> Facts:
     ("theirs", "reasons"),
     [
         (facts(epoch=2), {"loopback": "another engine"}),
-        (facts(epoch=2, boot="c"), {"loopback": "another engine", "fabric": "another host"}),
-        (facts(epoch=2, network=8), {"loopback": "another engine", "fabric": "namespace"}),
-        (facts(epoch=2, links=()), {"loopback": "another engine", "fabric": "not offer"}),
+        (
+            facts(epoch=2, boot="c"),
+            {"loopback": "another engine", "fabric": "another host", "cma": "another host"},
+        ),
+        (
+            facts(epoch=2, network=8),
+            {"loopback": "another engine", "fabric": "namespace", "cma": "namespace"},
+        ),
+        (
+            facts(epoch=2, links={}),
+            {
+                "loopback": "another engine",
+                "fabric": "not offer",
+                "cma": "not offer",
+                "tcp": "not offer",
+            },
+        ),
         (facts(), {}),
     ],
 )

@@ -99,7 +99,7 @@ def test_closing_is_taken_up_again(strikes: None) -> None:
             engine.close()
         engine.close()
         caller.join(10)
-    assert not engine._sockets
+    assert not engine._front._sockets
 
 
 @pytest.mark.parametrize(

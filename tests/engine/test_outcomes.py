@@ -47,13 +47,13 @@ def begun(pair: Pair, length: int, offset: int = 0, engines: int = 1) -> kf.Tran
 def test_a_timeout_that_becomes_quiet_leaves_no_late_write(held: Pair) -> None:
     errors: list[BaseException] = []
     aborting = threading.Event()
-    real = held.peer._link.abort
+    real = held.peer._ways[0].abort
 
     def abort(done: object) -> None:
         real(done)
         aborting.set()
 
-    held.peer._link.abort = abort
+    held.peer._ways[0].abort = abort
     transfer = begun(held, 8 * MIB)
 
     def wait() -> None:
@@ -197,7 +197,7 @@ def test_disconnect_while_many_threads_submit(pair: Pair) -> None:
     for thread in threads:
         thread.join()
     assert not failures
-    assert pair.peer.stats.transfers == sum(counts)
+    assert pair.peer.stats[pair.peer.path].transfers.count == sum(counts)
 
 
 def test_a_dropped_transfer_still_happens(pair: Pair) -> None:
@@ -225,7 +225,7 @@ def test_slots_of_dropped_transfers_come_back(pair: Pair) -> None:
     until(lambda: all(transfer.done.quiet for transfer in list(pair.peer._flying)))
     pair.peer.settle_quiet_ones()
     assert not pair.peer._flying
-    assert pair.peer.stats.transfers > 2000
+    assert pair.peer.stats[pair.peer.path].transfers.count > 2000
 
 
 def test_transfers_that_nobody_waits_for_do_not_use_up_the_slots(pair: Pair) -> None:
@@ -233,7 +233,7 @@ def test_transfers_that_nobody_waits_for_do_not_use_up_the_slots(pair: Pair) -> 
     for _ in range(20):
         transfer = pair.peer.write_async(pair.batch(256 << 10))
         until(lambda transfer=transfer: transfer.done.quiet)
-    assert pair.peer.stats.transfers >= 12
+    assert pair.peer.stats[pair.peer.path].transfers.count >= 12
 
 
 def test_a_restless_channel_is_kept_when_it_is_replaced(held: Pair) -> None:

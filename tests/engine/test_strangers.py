@@ -32,7 +32,7 @@ def engine() -> Iterator[kf.Engine]:
 def dial(engine: kf.Engine, door: bool = False) -> socket.socket:
     if door:
         sock = socket.socket(socket.AF_UNIX)
-        sock.connect(engine._door)
+        sock.connect(engine._front._door)
     else:
         host, port = engine.addresses[0].rsplit(":", 1)
         sock = socket.create_connection((host, int(port)))
@@ -93,15 +93,15 @@ def test_whole_frames_of_junk_are_refused(engine: kf.Engine, body: bytes, door: 
         assert said.cause == "protocol"
 
 
-RECORD = RegionRecord(1, "kv", 4096, 4096, 4096, 4096, False)
+RECORD = RegionRecord(1, "kv", True, 4096, 4096, 4096, 4096, False)
 UNASKED = [
-    messages.ListRegions("fabric", 0),
+    messages.ListRegions("fabric", "tcp", 0),
     messages.Call("echo", b""),
     messages.Notify("x", b""),
     messages.Announce(RECORD),
     messages.Revoke(1),
-    messages.Proof(b"x" * 32, "me", messages.Facts(1, "", 0, ())),
-    messages.Welcome(b"", "me", messages.Facts(1, "", 0, ()), b""),
+    messages.Proof(b"x" * 32, "me", messages.Facts(1, "", 0, {})),
+    messages.Welcome(b"", "me", messages.Facts(1, "", 0, {}), b"", b""),
     messages.Result(b""),
 ]
 
@@ -124,7 +124,7 @@ def test_nothing_is_answered_before_the_proof(engine: kf.Engine, message: messag
 def test_one_guess_a_connection(engine: kf.Engine) -> None:
     with dial(engine) as sock:
         hello = messages.encode(Hello(messages.VERSION, "control", 5, b"n" * 32))
-        proof = messages.encode(messages.Proof(b"x" * 32, "me", messages.Facts(5, "", 0, ())))
+        proof = messages.encode(messages.Proof(b"x" * 32, "me", messages.Facts(5, "", 0, {})))
         causes = []
         for body in (hello, proof, proof, hello):
             sock.sendall(frame(body))

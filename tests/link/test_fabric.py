@@ -5,16 +5,19 @@ from __future__ import annotations
 import pytest
 
 from kvferry.batch import buffer_of
-from kvferry.link import FabricDriver, Facts
+from kvferry.link import Driver, FabricDriver, Facts
 from kvferry.memory import Region
 from kvferry.runtime import Access, HostRuntime
 from kvferry.testing.link_contract import Bench, HandleLinkContract
 
-OURS = Facts(epoch=1, boot="boot", network="net", links=("loopback", "fabric"))
+OFFERED: dict[str, dict[str, int | str]] = {"loopback": {}, "fabric": {}}
+OURS = Facts(epoch=1, boot="boot", network=1, links=OFFERED)
 
 
 class TestFabric(HandleLinkContract):
-    make_driver = FabricDriver
+    @staticmethod
+    def make_driver(bench: Bench) -> Driver:
+        return FabricDriver(bench.runtime)
 
     def test_the_mapping_is_elsewhere_and_goes_with_detach(self, bench: Bench) -> None:
         remote = bench.link.attach(bench.publish(bench.region(4096)))
@@ -33,10 +36,10 @@ class TestFabric(HandleLinkContract):
 @pytest.mark.parametrize(
     ("theirs", "reason"),
     [
-        (Facts(2, "boot", "net", ("fabric",)), None),
-        (Facts(2, "boot", "net", ("loopback",)), "does not offer"),
-        (Facts(2, "other", "net", ("fabric",)), "another host"),
-        (Facts(2, "boot", "other", ("fabric",)), "another network namespace"),
+        (Facts(2, "boot", 1, OFFERED), None),
+        (Facts(2, "boot", 1, {"loopback": {}}), "does not offer"),
+        (Facts(2, "other", 1, OFFERED), "another host"),
+        (Facts(2, "boot", 2, OFFERED), "another network namespace"),
     ],
 )
 def test_who_can_use_it(theirs: Facts, reason: str | None) -> None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from kvferry.batch import buffer_of
 from kvferry.link import Driver, Facts, LoopbackDriver
 from kvferry.memory import Region
-from kvferry.runtime import Runtime
-from kvferry.testing.link_contract import LinkContract
-
-
-def make_driver(_runtime: Runtime) -> Driver:
-    return LoopbackDriver()
+from kvferry.path import SubmitterKind
+from kvferry.testing.link_contract import Bench, LinkContract
 
 
 class TestLoopback(LinkContract):
-    make_driver = staticmethod(make_driver)
+    submitters = (SubmitterKind.INLINE,)
+
+    @staticmethod
+    def make_driver(_bench: Bench) -> Driver:
+        return LoopbackDriver()
 
 
 def test_only_with_itself() -> None:
-    us = Facts(epoch=1, boot="a", network="n", links=("loopback",))
-    them = Facts(epoch=2, boot="a", network="n", links=("loopback",))
+    us = Facts(epoch=1, boot="a", network=1, links={"loopback": {}})
+    them = Facts(epoch=2, boot="a", network=1, links={"loopback": {}})
     assert LoopbackDriver.refuse(us, us) is None
     assert LoopbackDriver.refuse(us, them) == "the peer is another engine"
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kvferry.errors import Full, NoMemory
+from kvferry.errors import Full, NoMemory, Timeout
 from kvferry.runtime import Stream
-from kvferry.submit import SlotPool
+from kvferry.submit import Slot, SlotPool
 
 
 class Counted:
@@ -125,7 +130,7 @@ def test_streams_that_cannot_be_made_take_no_room(streams: Streams) -> None:
 def test_no_stream_is_lent_twice(streams: Streams) -> None:
     pool = SlotPool(streams, limit=12)
     lent: set[Stream] = set()
-    lock, wrong = threading.Lock(), []
+    lock, wrong = threading.Lock(), list[Stream]()
 
     def work(size: int) -> None:
         for _ in range(300):
@@ -148,3 +153,194 @@ def test_no_stream_is_lent_twice(streams: Streams) -> None:
     assert wrong == []
     assert len(streams.made) <= 12
     assert len(set(pool.take(12))) == 12
+
+
+# ---- made before they are needed ----
+
+
+def test_warm_makes_what_is_missing(streams: Streams) -> None:
+    pool = SlotPool(streams, limit=6)
+    pool.warm(4)
+    assert len(streams.made) == 4
+    slot = pool.take(3)
+    pool.warm(4)
+    assert len(streams.made) == 4
+    pool.warm(100)
+    assert len(streams.made) == 6
+    assert len(set(slot + pool.take(3))) == 6
+    assert len(streams.made) == 6
+
+
+# ---- waiting ----
+
+
+class Clock:
+    """Passes when it is looked at."""
+
+    def __init__(self, step: int) -> None:
+        self.time, self.step = 0, step
+
+    def __call__(self) -> int:
+        self.time += self.step
+        return self.time
+
+
+def test_one_that_waits_gets_a_slot_that_is_free_at_once(streams: Streams) -> None:
+    pool = SlotPool(streams, limit=2, now=Clock(1 << 40))
+    assert len(pool.wait(2, 0) or []) == 2
+
+
+def test_the_deadline_passes(streams: Streams) -> None:
+    pool = SlotPool(streams, limit=2, now=Clock(400_000))
+    slot = pool.take(1)
+    with pytest.raises(Timeout, match="no slot of 2 streams") as caught:
+        pool.wait(2, 1_000_000)
+    assert (caught.value.cause, caught.value.bytes_moved) == ("no_slot", 0)
+    pool.give(slot)
+    assert len(pool.take(2)) == 2
+
+
+def test_more_than_there_can_be_is_not_waited_for(streams: Streams) -> None:
+    with pytest.raises(Full):
+        SlotPool(streams, limit=2).wait(3, None)
+
+
+def test_slots_of_unnoticed_ends_are_looked_for_while_waiting(streams: Streams) -> None:
+    looks = 0
+
+    def reclaim() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 4:
+            pool.give(slot)
+
+    pool = SlotPool(streams, reclaim, limit=3)
+    slot = pool.take(2)
+    assert pool.wait(3, None) is not None
+    assert looks == 4
+
+
+def test_what_is_not_wanted_any_more_is_not_waited_for(streams: Streams) -> None:
+    pool = SlotPool(streams, limit=2)
+    slot, unwanted, answers = pool.take(1), threading.Event(), []
+    waiter = threading.Thread(target=lambda: answers.append(pool.wait(2, None, unwanted.is_set)))
+    waiter.start()
+    unwanted.set()
+    pool.stir()
+    waiter.join(20)
+    assert answers == [None]
+    pool.give(slot)
+    assert len(pool.take(2)) == 2
+
+
+@pytest.mark.parametrize("back", ["give", "discard"])
+def test_who_waits_is_served_first_and_in_turn(streams: Streams, back: str) -> None:
+    pool = SlotPool(streams, limit=4)
+    slots, order = [pool.take(1) for _ in range(4)], []
+    lock = threading.Lock()
+
+    def work(streams: int) -> None:
+        slot = pool.wait(streams, None)
+        assert slot is not None
+        with lock:
+            order.append(streams)
+            if streams == 3:  # one is free then, but another waits for two
+                with pytest.raises(Full):
+                    pool.take(1)
+        pool.give(slot)
+
+    crew = []
+    for wanted in (3, 2, 4):
+        crew.append(threading.Thread(target=work, args=(wanted,)))
+        crew[-1].start()
+        until(lambda: len(pool._queue) == len(crew))
+    for slot in slots:
+        with pytest.raises(Full):
+            pool.take(1)
+        getattr(pool, back)(slot)
+    for thread in crew:
+        thread.join()
+    assert order == [3, 2, 4]
+    assert len(pool.take(4)) == 4
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+
+
+# ---- against a model ----
+
+
+class PoolMachine(RuleBasedStateMachine):
+    """A pool is a set of streams, some lent, never more than its limit."""
+
+    LIMIT = 7
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams = Streams()
+        self.forgotten: list[Slot] = []
+        self.pool = SlotPool(self.streams, self.reclaim, self.LIMIT, now=Clock(1 << 40))
+        self.lent: list[Slot] = []
+        self.idle: set[Stream] = set()
+
+    def reclaim(self) -> None:
+        while self.forgotten:
+            slot = self.forgotten.pop()
+            self.idle.update(slot)
+            self.pool.give(slot)
+
+    @property
+    def out(self) -> set[Stream]:
+        return {stream for slot in self.lent + self.forgotten for stream in slot}
+
+    def ask(self, streams: int, patient: bool) -> Slot | None:
+        return self.pool.wait(streams, 1) if patient else self.pool.take(streams)
+
+    @rule(streams=st.integers(0, 8), patient=st.booleans())
+    def take(self, streams: int, patient: bool) -> None:
+        held = {stream for slot in self.lent for stream in slot}
+        fits = len(held) + streams <= self.LIMIT
+        made = len(self.streams.made)
+        if not fits:
+            with pytest.raises(Timeout if patient and streams <= self.LIMIT else Full):
+                self.ask(streams, patient)
+            return
+        slot = self.ask(streams, patient)
+        assert slot is not None
+        fresh = self.streams.made[made:]
+        assert len(slot) == len(set(slot)) == streams
+        assert set(slot) <= self.idle | set(fresh)
+        self.idle -= set(slot)
+        self.lent.append(slot)
+
+    @precondition(lambda self: self.lent)
+    @rule(data=st.data(), how=st.sampled_from(["give", "discard", "forget"]))
+    def end(self, data: st.DataObject, how: str) -> None:
+        slot = self.lent.pop(data.draw(st.integers(0, len(self.lent) - 1)))
+        if how == "give":
+            self.idle.update(slot)
+            self.pool.give(slot)
+        elif how == "discard":
+            self.pool.discard(slot)
+        else:
+            self.forgotten.append(slot)
+
+    @rule(streams=st.integers(0, 9))
+    def warm(self, streams: int) -> None:
+        made = len(self.streams.made)
+        self.pool.warm(streams)
+        self.idle.update(self.streams.made[made:])
+        assert len(self.idle | self.out) >= min(streams, self.LIMIT)
+
+    @invariant()
+    def bounded(self) -> None:
+        assert not self.idle & self.out
+        assert len(self.idle | self.out) <= self.LIMIT
+
+
+TestPoolMachine = PoolMachine.TestCase
+TestPoolMachine.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

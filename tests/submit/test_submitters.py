@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from kvferry import _core
-from kvferry.errors import Full
+from kvferry.errors import Full, Timeout
 from kvferry.runtime import HostRuntime, HostStream
 from kvferry.submit import HostSubmitter, InlineSubmitter, Slot, SlotPool, Submitter
 
@@ -314,3 +315,68 @@ def test_interrupted_while_submitting_it_becomes_quiet(
     assert run(submitter, engines, other := Copy.of(3, MIB)).outcome == _core.OK
     assert other.arrived
     assert np.array_equal(copy.target, settled)
+
+
+# ---- waiting for a slot ----
+
+
+def busy(
+    submitter: HostSubmitter, engines: _core.CopyEngines
+) -> tuple[Slot | None, Copy, _core.Done]:
+    """A transfer that holds all streams there are."""
+    engines.hold(True)
+    copy, done = Copy.of(1, MIB), _core.Done(engines)
+    return start(submitter, copy, done), copy, done
+
+
+def test_a_patient_caller_waits_for_a_slot(engines: _core.CopyEngines, host: Make) -> None:
+    submitter = host(2, limit=2)
+    lent, copy, done = busy(submitter, engines)
+    other, line, slots = Copy.of(1, MIB), _core.Done(engines), []
+    waiter = threading.Thread(
+        target=lambda: slots.append(submitter.submit(_core.WRITE, other.d, line, None, True))
+    )
+    waiter.start()
+    engines.hold(False)
+    assert done.wait(_core.now() + PATIENCE)
+    assert lent is not None
+    submitter.release(lent, False)
+    waiter.join()
+    submitter.wake()
+    assert line.wait(_core.now() + PATIENCE)
+    assert slots[0] is not None
+    submitter.release(slots[0], False)
+    assert copy.arrived
+    assert other.arrived
+
+
+def test_its_deadline_passes(engines: _core.CopyEngines, host: Make) -> None:
+    submitter = host(2, limit=2)
+    lent, _, done = busy(submitter, engines)
+    other, line = Copy.of(1, MIB), _core.Done(engines)
+    with pytest.raises(Timeout) as caught:
+        submitter.submit(_core.WRITE, other.d, line, _core.now() + 5_000_000, True)
+    assert (caught.value.cause, line.stream_submissions) == ("no_slot", 0)
+    engines.hold(False)
+    assert done.wait(_core.now() + PATIENCE)
+    assert lent is not None
+    submitter.release(lent, False)
+    assert not other.target.any()
+
+
+def test_aborted_while_it_waits_it_is_over(engines: _core.CopyEngines, host: Make) -> None:
+    submitter = host(2, limit=2)
+    lent, _, done = busy(submitter, engines)
+    other, line, slots = Copy.of(1, MIB), _core.Done(engines), []
+    waiter = threading.Thread(
+        target=lambda: slots.append(submitter.submit(_core.WRITE, other.d, line, None, True))
+    )
+    waiter.start()
+    submitter.abort(line)
+    waiter.join(20)
+    assert (slots, line.quiet, line.outcome) == ([None], True, _core.ABORTED)
+    engines.hold(False)
+    assert done.wait(_core.now() + PATIENCE)
+    assert lent is not None
+    submitter.release(lent, False)
+    assert not other.target.any()

@@ -1,8 +1,4 @@
 cdef extern from "limit.h" nogil:
-    ctypedef struct kvf_brake:
-        kvf_done *done
-        uint64_t sequence, deadline
-        void *hold
     ctypedef struct kvf_variant:
         const char *name
         void (*copy)(void *, const void *, size_t) noexcept nogil
@@ -10,10 +6,11 @@ cdef extern from "limit.h" nogil:
     const size_t KVF_VARIANTS
     bint kvf_variant_runs(const kvf_variant *)
     const kvf_variant *kvf_best_nt()
-    kvf_outcome kvf_copy_run(const kvf_variant *, kvf_run, kvf_op, const kvf_brake *)
     ctypedef void kvf_limit_loop(char *, const int64_t *, const char *, const int64_t *, size_t,
                                  size_t) noexcept nogil
     kvf_limit_loop **kvf_limits
+    int kvf_limit_process(int pid, uint64_t to, const int64_t *, uint64_t source, const int64_t *,
+                          size_t, size_t block, size_t batch, kvf_op)
 
 
 def copy_variants():
@@ -54,3 +51,15 @@ def copy_blocks(str variant, uint64_t to, const int64_t[::1] to_ids, uint64_t so
     if n:
         with nogil:
             loop(<char *>to, &to_ids[0], <const char *>source, &source_ids[0], n, block)
+
+
+def process_blocks(int pid, uint64_t to, const int64_t[::1] to_ids, uint64_t source,
+                   const int64_t[::1] source_ids, size_t block, size_t batch, bint write):
+    """The same between this process and another: what the kernel allows."""
+    cdef size_t n = min(to_ids.shape[0], source_ids.shape[0])
+    cdef kvf_op op = KVF_WRITE if write else KVF_READ
+    cdef int code = 0
+    if n:
+        with nogil:
+            code = kvf_limit_process(pid, to, &to_ids[0], source, &source_ids[0], n, block, batch, op)
+    return code

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The typed doors to the native core: one .pxi per header, no logic of their own."""
 
-from cpython.exc cimport PyErr_CheckSignals
+from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
@@ -9,13 +9,28 @@ from posix.unistd cimport getpid
 
 cimport cython
 
+cdef extern from "<pthread.h>" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t *, const void *)
+    int pthread_mutex_lock(pthread_mutex_t *)
+    int pthread_mutex_unlock(pthread_mutex_t *)
+    int pthread_mutex_destroy(pthread_mutex_t *)
+
 include "vm.pxi"
 include "wait.pxi"
 include "gate.pxi"
 include "descriptor.pxi"
 include "resolve.pxi"
 include "done.pxi"
+include "mover.pxi"
 include "copy.pxi"
 include "engines.pxi"
 include "pulse.pxi"
+include "watch.pxi"
+include "process.pxi"
+include "pool.pxi"
+include "bounce.pxi"
+include "wire.pxi"
+include "limit_socket.pxi"
 include "flight.pxi"

@@ -20,6 +20,18 @@ cdef extern from "descriptor.h" nogil:
     uint64_t kvf_first_stray(const int64_t *ids, uint64_t n, uint64_t limit)
     void kvf_skip(kvf_run *, uint64_t bytes)
 
+cdef extern from "unfold.h" nogil:
+    ctypedef struct kvf_snapshot:
+        kvf_span **row
+        uint64_t n
+    ctypedef struct kvf_late:
+        uint64_t n
+        kvf_snapshot local, remote
+        uint8_t way
+    ctypedef struct kvf_batch:
+        kvf_mover *mover
+        kvf_late late
+
 
 WRITE, READ = KVF_WRITE, KVF_READ
 FIT, EMPTY_PIECE, WRAPS, TOO_MANY_BYTES = KVF_FIT, KVF_EMPTY_PIECE, KVF_WRAPS, KVF_TOO_MANY_BYTES
@@ -33,10 +45,13 @@ cdef class Descriptors:
     cdef object parent   # of a cut: keeps what the whole holds
     cdef Span local_span, remote_span  # whose gates this holds until release,
     cdef list spans                    # and those of more than one a side
+    cdef Mover mover                   # None: both sides lie in this address space
+    cdef bint unregistered             # the local side is a caller's own buffer
     cdef uint64_t n
     cdef kvf_run run
+    cdef kvf_batch batch               # for a coprocessor
     cdef kvf_bounds bounds
-    cdef readonly int verdict, side
+    cdef readonly int verdict, side, way
     cdef readonly uint64_t index
 
     def __cinit__(self, array=None):
@@ -55,6 +70,8 @@ cdef class Descriptors:
 
     def __dealloc__(self):
         self.release()
+        free(self.batch.late.local.row)
+        free(self.batch.late.remote.row)
 
     def __len__(self):
         return self.n
@@ -62,6 +79,10 @@ cdef class Descriptors:
     @property
     def bytes(self):
         return self.run.bytes
+
+    @property
+    def late(self):
+        return self.batch.late.local.row != NULL or self.batch.late.remote.row != NULL
 
     @property
     def longest(self):
@@ -75,6 +96,9 @@ cdef class Descriptors:
     def remote(self):
         return self.bounds.remote_low, self.bounds.remote_high
 
+    def via(self, Mover mover):
+        self.mover = mover
+
     def holds(self, Span span not None):
         spans = self.spans
         return (span is self.local_span or span is self.remote_span
@@ -85,6 +109,14 @@ cdef class Descriptors:
             raise IndexError(index)
         cdef const kvf_descriptor *d = &self.run.d[index]
         return d.local, d.remote, d.length
+
+    def first_at(self, int side, uint64_t address):
+        cdef uint64_t i, begin
+        for i in range(self.n):
+            begin = self.run.d[i].local if side == KVF_LOCAL else self.run.d[i].remote
+            if address - begin < self.run.d[i].length:
+                return i
+        return None
 
     cpdef release(self):
         cdef Span span = self.local_span
@@ -111,6 +143,8 @@ cdef class Descriptors:
             piece.parent = self
             piece.n = self.n
             piece.bounds = self.bounds
+            piece.mover, piece.way = self.mover, self.way
+            piece.unregistered = self.unregistered
             piece.run = rest
             if <uint64_t>len(runs) + 1 < parts and share < rest.bytes:
                 piece.run.bytes = share

@@ -2,12 +2,15 @@
  *
  *   line 0   | word 0 | word 1 | ... | word 7 |                    8 bytes each
  *   line 1   | sequence | abort | ended | begun | outcome | streams | bell | waiters | notify | next |
+ *   line 2   | started | staged | served | address | claim | verdict | side | batches |
  *
- * Who writes what: who copies writes the words, ended, outcome and bell; who submits or waits writes
- * the rest. Stream i of the transfer stores the transfer's sequence number into word i after
+ * Who writes what: who copies writes the words, ended, outcome, bell and line 2; who submits or waits
+ * writes the rest. Stream i of the transfer stores the transfer's sequence number into word i after
  * its last byte (copy.h has fenced those). Sequence numbers rise and are never reused on a line, so
  * a stale store completes nothing. abort holds the sequence that shall stop, for the same reason.
- * outcome is the first failure, kept by compare-and-swap.
+ * outcome is the first failure, or KVF_LOST, kept by compare-and-swap. claim holds the sequence of
+ * the last batch that was begun by a coprocessor, or dropped before that: who raises it to a sequence
+ * is the only one to touch that batch.
  *
  * Order: the store of word i, the later look at `waiters` and `notify`, and on the other side the
  * announcement of a waiter and its later look at the words are all seq_cst: one of the two sees the
@@ -23,10 +26,16 @@
 
 #define KVF_STREAMS_MAX 8
 
+/* By then a copy engine that is awake has begun what it was handed. */
+#define KVF_BEGIN_NS 3000ull
+
 typedef enum {
     KVF_OK = 0,
     KVF_ABORTED = 1,  /* the abort flag was seen: some bytes were not moved */
     KVF_EXPIRED = 2,  /* the deadline of an inline copy passed */
+    KVF_LOST = 3,     /* the way to the peer broke: what reached it is unknown */
+    KVF_REFUSED = 4,  /* the peer, or a check made late, refused a range; nothing moved after that */
+    KVF_FAULT = 5,    /* the memory is not there, or the kernel does not let us */
 } kvf_outcome;
 
 typedef struct kvf_done {
@@ -41,6 +50,14 @@ typedef struct kvf_done {
     _Atomic uint32_t waiters;
     _Atomic int32_t notify; /* an eventfd plus one, or 0 */
     struct kvf_done *next;  /* in the arena's free list */
+    _Alignas(64) _Atomic uint64_t started_ns; /* the first byte; 0 before */
+    _Atomic uint64_t staged; /* bytes that went through a pool */
+    _Atomic uint64_t served; /* bytes that threads of the peer moved at their end */
+    /* What KVF_REFUSED is about; written once, before the outcome. */
+    _Atomic uint64_t address;
+    _Atomic uint64_t claim;
+    _Atomic uint32_t verdict, side;
+    _Atomic uint32_t batches; /* logical batches that a coprocessor was notified of */
 } kvf_done;
 
 /* Arm the line for its next transfer, of one stream. Only while it is quiet; from here on it is not. */
@@ -49,6 +66,11 @@ static inline void kvf_done_begin(kvf_done *d) {
     atomic_store_explicit(&d->streams, 1, memory_order_relaxed);
     atomic_store_explicit(&d->outcome, KVF_OK, memory_order_relaxed);
     atomic_store_explicit(&d->notify, 0, memory_order_relaxed);
+    atomic_store_explicit(&d->started_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&d->staged, 0, memory_order_relaxed);
+    atomic_store_explicit(&d->served, 0, memory_order_relaxed);
+    atomic_store_explicit(&d->verdict, 0, memory_order_relaxed);
+    atomic_store_explicit(&d->batches, 0, memory_order_relaxed);
     d->sequence++;
 }
 
@@ -70,10 +92,36 @@ static inline bool kvf_done_quiet(kvf_done *d) {
     return true;
 }
 
+static inline uint32_t kvf_done_outcome(kvf_done *d) {
+    return atomic_load_explicit(&d->outcome, memory_order_acquire);
+}
+
+/* The first failure counts; only that the peer may yet move bytes outweighs all others. */
 static inline void kvf_done_fail(kvf_done *d, uint32_t outcome) {
-    uint32_t none = KVF_OK;
-    atomic_compare_exchange_strong_explicit(&d->outcome, &none, outcome, memory_order_acq_rel,
+    uint32_t kept = KVF_OK;
+    while (!atomic_compare_exchange_strong_explicit(&d->outcome, &kept, outcome, memory_order_acq_rel,
+                                                    memory_order_relaxed))
+        if (outcome != KVF_LOST || kept == KVF_LOST) return;
+}
+
+/* The first byte of the transfer is about to move. */
+static inline void kvf_done_start(kvf_done *d) {
+    if (atomic_load_explicit(&d->started_ns, memory_order_relaxed)) return;
+    uint64_t never = 0;
+    atomic_compare_exchange_strong_explicit(&d->started_ns, &never, kvf_now(), memory_order_relaxed,
                                             memory_order_relaxed);
+}
+
+/* A range was refused: `verdict` and `side` as resolve.h names them. The first refusal is kept. */
+static inline void kvf_done_refuse(kvf_done *d, uint32_t verdict, uint32_t side, uint64_t address) {
+    uint32_t none = 0;
+    if (kvf_done_outcome(d) == KVF_OK &&
+        atomic_compare_exchange_strong_explicit(&d->verdict, &none, verdict, memory_order_relaxed,
+                                                memory_order_relaxed)) {
+        atomic_store_explicit(&d->side, side, memory_order_relaxed);
+        atomic_store_explicit(&d->address, address, memory_order_relaxed);
+    }
+    kvf_done_fail(d, KVF_REFUSED);
 }
 
 /* Stream `i` is through with transfer `sequence`: after its last byte, and after its failure. */
@@ -100,12 +148,34 @@ static inline void kvf_done_abort(kvf_done *d) {
     atomic_store_explicit(&d->abort, d->sequence, memory_order_release);
 }
 
-static inline uint32_t kvf_done_outcome(kvf_done *d) {
-    return atomic_load_explicit(&d->outcome, memory_order_acquire);
+static inline bool kvf_done_aborted(const kvf_done *d, uint64_t sequence) {
+    return atomic_load_explicit(&d->abort, memory_order_acquire) == sequence;
+}
+
+/* Of those who would begin a queued batch or drop it, the first; false for all others. */
+static inline bool kvf_done_claim(kvf_done *d, uint64_t sequence) {
+    uint64_t before = atomic_load_explicit(&d->claim, memory_order_relaxed);
+    while (before < sequence)
+        if (atomic_compare_exchange_weak_explicit(&d->claim, &before, sequence, memory_order_acq_rel,
+                                                  memory_order_relaxed))
+            return true;
+    return false;
+}
+
+/* Only for transfers that are claimed before they begin: one that was not is over at once. */
+static inline void kvf_done_drop(kvf_done *d) {
+    if (!kvf_done_claim(d, d->sequence)) return;
+    kvf_done_fail(d, KVF_ABORTED);
+    kvf_done_finish(d, 0, d->sequence);
 }
 
 static inline uint64_t kvf_done_ended(kvf_done *d) {
     return atomic_load_explicit(&d->ended_ns, memory_order_relaxed);
+}
+
+/* Is it worth to spin on? Not when nobody begins it: who shall may need this very processor. */
+static inline bool kvf_done_prompt(kvf_done *d, uint64_t waited) {
+    return waited < KVF_BEGIN_NS || atomic_load_explicit(&d->started_ns, memory_order_relaxed);
 }
 
 /* True once quiet. Spins, then sleeps at most one slice; false then, or at the deadline. */
@@ -113,7 +183,7 @@ static inline bool kvf_done_wait(kvf_done *d, uint64_t deadline) {
     if (kvf_done_quiet(d)) return true;
     uint64_t start = kvf_now(), until = start + KVF_SPIN_NS;
     if (until > deadline) until = deadline;
-    for (uint64_t now = start; now < until; now = kvf_now())
+    for (uint64_t now = start; now < until && kvf_done_prompt(d, now - start); now = kvf_now())
         for (int i = 0; i < 32; i++) {
             kvf_relax();
             if (kvf_done_quiet(d)) return true;

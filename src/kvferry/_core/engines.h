@@ -12,7 +12,8 @@
  * instructions, never while bytes move. An idle engine spins on `pending` before it sleeps.
  *
  * A stream is busy from its doorbell until an engine has found its ring empty; only a stream that is
- * not busy may be freed. Completion lines come from this arena and live as long as it does, since an
+ * not busy may be freed. A control stream (unfold.h) and its worker count as one in this: it is idle
+ * when both are, and freed with it. Completion lines come from this arena and live as long as it does, since an
  * engine still looks at a line after completing it.
  */
 #ifndef KVF_ENGINES_H
@@ -25,13 +26,16 @@
 
 #include "ring.h"
 
-#define KVF_ENGINES_MAX 64
+#define KVF_ENGINES_MAX 576 /* more than there are slots: each may wait for a peer */
 
 typedef struct kvf_stream {
     kvf_ring ring;
     bool busy;
     bool orphaned; /* its owner let go of it while it was busy: who finds it idle frees it */
     struct kvf_stream *next; /* in the ready queue */
+    struct kvf_stream *worker;  /* of a control stream */
+    struct kvf_stream *control; /* of a worker */
+    kvf_turn notified;          /* what the NOTIFY carried out last says */
 } kvf_stream;
 
 typedef struct kvf_engines {
@@ -44,7 +48,9 @@ typedef struct kvf_engines {
     _Atomic uint32_t pending; /* streams in the ready queue, for spinners */
     kvf_hold hold;
     _Atomic uint64_t bytes;   /* moved so far */
-    const kvf_variant *nt;
+    _Atomic uint64_t unfold_ns; /* processor time of threads that unfolded batches */
+    uint64_t ended_cpu_ns;      /* of engines that have ended; under the lock */
+    kvf_memory_mover memory; /* of runs that name no other */
     kvf_done *free_lines;
     unsigned threads;
     pthread_t thread[KVF_ENGINES_MAX];
@@ -81,16 +87,36 @@ static inline bool kvf_ready_take(kvf_engines *e, kvf_stream *s) {
     return false;
 }
 
-static inline void kvf_carry_out(kvf_engines *e, const kvf_entry *entry, uint64_t deadline,
-                                 kvf_hold *hold) {
-    if (entry->kind == KVF_ENTRY_FLAG) {
-        kvf_done_finish(entry->done, (uint32_t)entry->word, entry->sequence);
-        return;
-    }
+static inline void kvf_move_run(kvf_engines *e, const kvf_entry *entry, uint64_t deadline,
+                                kvf_hold *hold) {
+    if (kvf_done_outcome(entry->done)) return; /* what failed is not worth going on with */
     kvf_brake brake = {entry->done, entry->sequence, deadline, hold};
-    kvf_outcome outcome = kvf_copy_run(e->nt, entry->run, (kvf_op)entry->op, &brake);
+    kvf_mover *mover = entry->mover ? entry->mover : &e->memory.mover;
+    kvf_done_start(entry->done);
+    kvf_outcome outcome = mover->run(mover, entry->run, (kvf_op)entry->op, &brake);
     if (outcome) kvf_done_fail(entry->done, outcome);
     else atomic_fetch_add_explicit(&e->bytes, entry->run.bytes, memory_order_relaxed);
+}
+
+static void kvf_unfold(kvf_engines *e, kvf_stream *control, const kvf_entry *entry); /* unfold.h */
+
+static inline void kvf_carry_out(kvf_engines *e, kvf_stream *s, const kvf_entry *entry,
+                                 uint64_t deadline, kvf_hold *hold) {
+    switch ((kvf_entry_kind)entry->kind) {
+    case KVF_ENTRY_COPY:
+        kvf_move_run(e, entry, deadline, hold);
+        break;
+    case KVF_ENTRY_FLAG:
+        kvf_done_finish(entry->done, (uint32_t)entry->word, entry->sequence);
+        break;
+    case KVF_ENTRY_NOTIFY:
+        atomic_fetch_add_explicit(&entry->done->batches, 1, memory_order_relaxed);
+        kvf_turn_pass(&s->notified, (uint32_t)entry->word);
+        break;
+    case KVF_ENTRY_BATCH:
+        kvf_unfold(e, s, entry);
+        break;
+    }
 }
 
 static inline void kvf_spin_for_work(kvf_engines *e) {
@@ -116,6 +142,17 @@ static inline kvf_stream *kvf_await_stream(kvf_engines *e) {
     }
 }
 
+/* With the lock held: is nobody at the stream, nor at its other half? */
+static inline bool kvf_idle(const kvf_stream *s) {
+    const kvf_stream *other = s->worker ? s->worker : s->control;
+    return !s->busy && !(other && other->busy);
+}
+
+static inline void kvf_stream_destroy(kvf_stream *s) {
+    free(s->worker);
+    free(s);
+}
+
 /* With the lock held, after some entries of a stream taken from the queue were carried out: it goes
  * back, or is not busy any more. A helper leaves what it puts back to others, who may sleep. */
 static inline void kvf_put_back(kvf_engines *e, kvf_stream *s) {
@@ -125,8 +162,23 @@ static inline void kvf_put_back(kvf_engines *e, kvf_stream *s) {
     } else {
         s->busy = false;
         pthread_cond_broadcast(&e->idle);
-        if (s->orphaned) free(s);
+        kvf_stream *whole = s->control ? s->control : s;
+        if (whole->orphaned && kvf_idle(whole)) kvf_stream_destroy(whole);
     }
+}
+
+/* An engine takes this stream before those that are ready longer; false when it is not ready. */
+static inline bool kvf_serve(kvf_engines *e, kvf_stream *s, kvf_hold *hold) {
+    pthread_mutex_lock(&e->lock);
+    bool ready = kvf_ready_take(e, s);
+    pthread_mutex_unlock(&e->lock);
+    if (!ready) return false;
+    kvf_entry entry;
+    while (kvf_ring_pop(&s->ring, &entry)) kvf_carry_out(e, s, &entry, KVF_FOREVER, hold);
+    pthread_mutex_lock(&e->lock);
+    kvf_put_back(e, s);
+    pthread_mutex_unlock(&e->lock);
+    return true;
 }
 
 static inline void *kvf_engine_main(void *arena) {
@@ -136,12 +188,13 @@ static inline void *kvf_engine_main(void *arena) {
         pthread_mutex_unlock(&e->lock);
         kvf_entry entry;
         while (kvf_ring_pop(&s->ring, &entry)) {
-            kvf_carry_out(e, &entry, KVF_FOREVER, &e->hold);
+            kvf_carry_out(e, s, &entry, KVF_FOREVER, &e->hold);
             if (atomic_load_explicit(&e->pending, memory_order_relaxed)) break;
         }
         pthread_mutex_lock(&e->lock);
         kvf_put_back(e, s);
     }
+    e->ended_cpu_ns += kvf_thread_cpu();
     pthread_mutex_unlock(&e->lock);
     return NULL;
 }
@@ -154,7 +207,7 @@ static inline void kvf_help(kvf_engines *e, kvf_stream *s, const kvf_done *d, ui
         pthread_mutex_unlock(&e->lock);
         kvf_entry entry;
         while (kvf_ring_serves(&s->ring, d) && kvf_ring_pop(&s->ring, &entry))
-            kvf_carry_out(e, &entry, deadline, NULL);
+            kvf_carry_out(e, s, &entry, deadline, NULL);
         pthread_mutex_lock(&e->lock);
         kvf_put_back(e, s);
     }
@@ -177,8 +230,9 @@ static inline void kvf_doorbell(kvf_engines *e, kvf_stream *s, bool wake) {
     if (!s->busy) {
         s->busy = true;
         kvf_ready_push(e, s);
-        wake = wake && e->sleepers > 0;
     }
+    /* Nothing is ready: an engine is at this stream and will see what is new. */
+    wake = wake && e->sleepers && e->first;
     pthread_mutex_unlock(&e->lock);
     if (wake) pthread_cond_signal(&e->work);
 }
@@ -192,14 +246,14 @@ static inline kvf_stream *kvf_stream_new(void) {
 /* Free it now, or when the entries it still has are carried out. */
 static inline void kvf_stream_free(kvf_engines *e, kvf_stream *s) {
     pthread_mutex_lock(&e->lock);
-    s->orphaned = s->busy;
-    if (!s->busy) free(s);
+    s->orphaned = true;
+    if (kvf_idle(s)) kvf_stream_destroy(s);
     pthread_mutex_unlock(&e->lock);
 }
 
 static inline bool kvf_stream_busy(kvf_engines *e, kvf_stream *s) {
     pthread_mutex_lock(&e->lock);
-    bool busy = s->busy;
+    bool busy = !kvf_idle(s);
     pthread_mutex_unlock(&e->lock);
     return busy;
 }
@@ -209,8 +263,8 @@ static inline bool kvf_stream_settle(kvf_engines *e, kvf_stream *s, uint64_t dea
     struct timespec until = {(time_t)(deadline / 1000000000ull), (long)(deadline % 1000000000ull)};
     int code = 0;
     pthread_mutex_lock(&e->lock);
-    while (s->busy && code != ETIMEDOUT) code = pthread_cond_timedwait(&e->idle, &e->lock, &until);
-    bool idle = !s->busy;
+    while (!kvf_idle(s) && code != ETIMEDOUT) code = pthread_cond_timedwait(&e->idle, &e->lock, &until);
+    bool idle = kvf_idle(s);
     pthread_mutex_unlock(&e->lock);
     return idle;
 }
@@ -226,7 +280,7 @@ static inline kvf_engines *kvf_engines_new(const kvf_variant *nt) {
     pthread_cond_init(&e->work, NULL);
     pthread_cond_init(&e->idle, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    e->nt = nt;
+    e->memory = (kvf_memory_mover){{kvf_move_in_memory}, nt};
     return e;
 }
 
@@ -268,6 +322,18 @@ static inline uint64_t kvf_engines_bytes(kvf_engines *e) {
     return atomic_load_explicit(&e->bytes, memory_order_relaxed);
 }
 
+/* Processor time that the engines' threads have used. */
+static inline uint64_t kvf_engines_cpu(kvf_engines *e) {
+    pthread_mutex_lock(&e->lock);
+    uint64_t ns = e->ended_cpu_ns;
+    for (unsigned i = 0; !e->stop && i < e->threads; i++) {
+        clockid_t clock;
+        if (!pthread_getcpuclockid(e->thread[i], &clock)) ns += kvf_clock(clock);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return ns;
+}
+
 /* ---- completion lines; the caller serialises take and give ---- */
 
 static inline kvf_done *kvf_line_take(kvf_engines *e) {
@@ -298,5 +364,7 @@ static inline void kvf_engines_free(kvf_engines *e) {
     pthread_mutex_destroy(&e->lock);
     free(e);
 }
+
+#include "unfold.h"
 
 #endif

@@ -9,15 +9,22 @@ PENDING, LANDED, ENDED = FLIGHT_PENDING, FLIGHT_LANDED, FLIGHT_ENDED
 cdef class Tally:
     """Sums over transfers. Each add is whole: it runs under the GIL."""
     cdef readonly uint64_t transfers, bytes, descriptors, inline_copies, stream_submissions
-    cdef readonly uint64_t total_ns, longest_ns
+    cdef readonly uint64_t coprocessor_batches, staged
+    cdef readonly uint64_t total_ns, longest_ns, moving_ns, longest_moving_ns
 
     cdef add(self, Done done, Descriptors d):
         cdef uint64_t ns = kvf_done_ended(done.line) - done.line.begun_ns
+        cdef uint64_t moving = done.moving_ns
         self.transfers += 1
         self.bytes += d.run.bytes
         self.descriptors += d.n
         self.inline_copies += done.inline_copies
         self.stream_submissions += done.stream_submissions
+        self.staged += done.line.staged
+        self.coprocessor_batches += done.coprocessor_batches
+        self.moving_ns += moving
+        if moving > self.longest_moving_ns:
+            self.longest_moving_ns = moving
         self.total_ns += ns
         if ns > self.longest_ns:
             self.longest_ns = ns
@@ -79,10 +86,11 @@ cdef class Gateway(Gate):
     """A channel's gate, with what every submission that passes it is checked against."""
     cdef CopyEngines engines
     cdef SpanTable local, remote
+    cdef int late
 
     def __init__(self, CopyEngines engines not None, SpanTable local not None,
-                 SpanTable remote not None):
-        self.engines, self.local, self.remote = engines, local, remote
+                 SpanTable remote not None, int late=0):
+        self.engines, self.local, self.remote, self.late = engines, local, remote, late
 
     def admit(self, type kind, channel, int op, batch):
         cdef Descriptors d
@@ -91,7 +99,8 @@ cdef class Gateway(Gate):
             return None
         try:
             d = resolve(op == KVF_WRITE, batch.descriptors, batch.local,
-                        self.local if batch.local_held is None else None, batch.remote, self.remote)
+                        self.local if batch.local_held is None else None, batch.remote, self.remote,
+                        self.late)
             if d.verdict:
                 kvf_gate_leave(&self.gate)
                 return d
@@ -129,5 +138,21 @@ cdef class Counts:
         return self.done.stream_submissions
 
     @property
+    def coprocessor_batches(self):
+        return self.done.coprocessor_batches
+
+    @property
+    def staged_bytes(self):
+        return self.done.staged
+
+    @property
+    def served_bytes(self):
+        return self.done.served
+
+    @property
     def elapsed_ns(self):
         return self.done.elapsed_ns
+
+    @property
+    def moving_ns(self):
+        return self.done.moving_ns

@@ -52,6 +52,11 @@ static inline void kvf_gate_fork(kvf_gate *g) {
     atomic_store_explicit(&g->state, KVF_GATE_CLOSED | KVF_GATE_FORKED, memory_order_release);
 }
 
+/* For who is inside and waits for something: does somebody wait for him? */
+static inline bool kvf_gate_closed(const kvf_gate *g) {
+    return atomic_load_explicit(&g->state, memory_order_acquire) & KVF_GATE_CLOSED;
+}
+
 static inline uint64_t kvf_gate_inside(const kvf_gate *g) {
     return atomic_load_explicit(&g->state, memory_order_acquire) & KVF_GATE_COUNT;
 }

@@ -5,7 +5,6 @@ cdef extern from "pulse.h" nogil:
         pass
     kvf_keeper *kvf_keeper_start(kvf_pulse_page *, uint64_t epoch)
     void kvf_keeper_stop(kvf_keeper *)
-    bint kvf_pulse_beats(const kvf_pulse_page *, uint64_t epoch)
 
 
 cdef class Keeper:
@@ -30,25 +29,3 @@ cdef class Keeper:
         if keeper != NULL and getpid() == self.pid:
             with nogil:
                 kvf_keeper_stop(keeper)
-
-
-cdef class PeerWatch:
-    cdef readonly int pidfd, sock
-    cdef const kvf_pulse_page *pulse
-    cdef uint64_t epoch
-    cdef object mapping  # keeps the pulse mapped
-    cdef public bint lost
-
-    def __cinit__(self, pidfd, int sock, mapping=None, uint64_t epoch=0):
-        self.pidfd = -1 if pidfd is None else pidfd
-        self.sock = sock
-        self.mapping, self.epoch = mapping, epoch
-        if mapping is not None:
-            self.pulse = <const kvf_pulse_page *><uintptr_t>mapping.address
-
-    cpdef bint gone(self):
-        if self.lost:
-            return True
-        if self.pulse != NULL:
-            return not kvf_pulse_beats(self.pulse, self.epoch)
-        return kvf_peer_gone(self.pidfd, self.sock) != 0

@@ -9,17 +9,29 @@
 #ifndef KVF_RESOLVE_H
 #define KVF_RESOLVE_H
 
+#include <pthread.h>
+
 #include "descriptor.h"
 #include "gate.h"
 
+/* What peers may do, whom this process serves by hand. */
+typedef enum { KVF_OFFER_NONE, KVF_OFFER_READ, KVF_OFFER_WRITE } kvf_offer;
+
 typedef struct kvf_span {
     uint64_t base, length, delta;
-    bool writable;
+    bool writable; /* by this process */
+    uint8_t offer; /* a kvf_offer */
+    uint8_t way;   /* of a channel's links, the one that reaches it: one batch takes one way */
     kvf_gate gate;
 } kvf_span;
 
 static inline bool kvf_span_covers(const kvf_span *s, uint64_t low, uint64_t high) {
     return low >= s->base && high >= low && high - s->base <= s->length;
+}
+
+/* Is any byte of [low, high) in it? */
+static inline bool kvf_span_touches(const kvf_span *s, uint64_t low, uint64_t high) {
+    return s->base > low ? s->base < high : low - s->base < s->length;
 }
 
 /* The place in the table of the span that holds `address`; `n` when there is none. */
@@ -42,11 +54,12 @@ typedef enum {
     KVF_LEAVES,   /* begins in a region and leaves it */
     KVF_READONLY, /* would be written, and may not */
     KVF_STALE,    /* the region was closed, revoked, or belongs to another epoch */
+    KVF_MIXED,    /* the descriptors before this one go another way */
     KVF_NO_MEMORY,
 } kvf_verdict;
 
 /* Check one side of every descriptor against a table and add the relocation to `out` where it is
- * not NULL. `hits[k]` is set for every span that is used. On failure *index names the descriptor. */
+ * not NULL. `hits[k]`, where wanted, is set for every span that is used. On failure *index names the descriptor. */
 static inline kvf_verdict kvf_resolve_side(const kvf_descriptor *d, uint64_t n, kvf_side side, bool write,
                                            kvf_span *const *table, uint64_t spans, uint8_t *hits,
                                            kvf_descriptor *out, uint64_t *index) {
@@ -59,7 +72,7 @@ static inline kvf_verdict kvf_resolve_side(const kvf_descriptor *d, uint64_t n, 
             if (found == spans) return KVF_UNKNOWN;
             if (write && !table[found]->writable) return KVF_READONLY;
             last = table[found];
-            hits[found] = 1;
+            if (hits) hits[found] = 1;
         }
         if (d[i].length > last->length - (address - last->base)) {
             *index = i;
@@ -69,6 +82,92 @@ static inline kvf_verdict kvf_resolve_side(const kvf_descriptor *d, uint64_t n, 
         if (out && side == KVF_REMOTE) out[i].remote = address + last->delta;
     }
     return KVF_RESOLVED;
+}
+
+/* The first descriptor whose remote side goes another way, each of them in a span; n when none does. */
+static inline uint64_t kvf_first_other_way(const kvf_descriptor *d, uint64_t n, kvf_span *const *table,
+                                           uint64_t spans, uint8_t way) {
+    const kvf_span *last = NULL;
+    for (uint64_t i = 0; i < n; i++) {
+        if (!last || d[i].remote - last->base >= last->length)
+            last = table[kvf_find_span(table, spans, d[i].remote)];
+        if (last->way != way) return i;
+    }
+    return n;
+}
+
+/* A check that submitting leaves to who carries the batch out. It is made against a snapshot of the
+ * spans that the batch's extremes touch, whose gates the transfer holds. */
+typedef struct kvf_snapshot {
+    kvf_span **row; /* NULL: this side was checked */
+    uint64_t n;
+} kvf_snapshot;
+
+typedef struct kvf_late {
+    uint64_t n; /* descriptors */
+    kvf_snapshot local, remote;
+    uint8_t way; /* the first descriptor's, which all must go */
+} kvf_late;
+
+/* Check all that was left; on a misfit *side and *index name it. */
+static inline kvf_verdict kvf_check_late(const kvf_late *late, const kvf_descriptor *d, bool write,
+                                         kvf_side *side, uint64_t *index) {
+    kvf_snapshot near = late->local, far = late->remote;
+    kvf_verdict verdict = KVF_RESOLVED;
+    *side = KVF_LOCAL;
+    if (near.row)
+        verdict = kvf_resolve_side(d, late->n, *side, !write, near.row, near.n, NULL, NULL, index);
+    if (verdict || !far.row) return verdict;
+    *side = KVF_REMOTE;
+    verdict = kvf_resolve_side(d, late->n, *side, write, far.row, far.n, NULL, NULL, index);
+    if (verdict) return verdict;
+    *index = kvf_first_other_way(d, late->n, far.row, far.n, late->way);
+    return *index < late->n ? KVF_MIXED : KVF_RESOLVED;
+}
+
+/* The longest head of `rest` whose remote side lies in one span, relocated; `rest` moves on. False at
+ * its end. Only after the check. */
+static inline bool kvf_next_relocated(const kvf_snapshot *far, kvf_run *rest, kvf_run *head) {
+    if (!rest->bytes) return false;
+    *head = *rest;
+    if (!far->row) {
+        rest->bytes = 0;
+        return true;
+    }
+    const kvf_span *s = far->row[kvf_find_span(far->row, far->n, rest->d->remote)];
+    head->delta = s->delta;
+    do {
+        rest->bytes -= rest->d->length;
+        rest->d++;
+    } while (rest->bytes && rest->d->remote - s->base < s->length);
+    head->bytes -= rest->bytes;
+    return true;
+}
+
+/* A table that threads without the GIL look into while its owner changes it. The row is replaced
+ * under the lock; a span is out of every table before its gate is drained, and lives until then. */
+typedef struct kvf_table {
+    pthread_mutex_t lock;
+    kvf_span **row;
+    uint64_t n;
+} kvf_table;
+
+/* Find the region of [address, address + length) for a peer and enter its gate. */
+static inline kvf_verdict kvf_table_enter(kvf_table *t, uint64_t address, uint64_t length, bool write,
+                                          kvf_span **entered) {
+    kvf_verdict verdict = KVF_UNKNOWN;
+    pthread_mutex_lock(&t->lock);
+    uint64_t k = kvf_find_span(t->row, t->n, address);
+    if (k < t->n) {
+        kvf_span *s = t->row[k];
+        if (s->offer == KVF_OFFER_NONE) verdict = KVF_UNKNOWN;
+        else if (length > s->length - (address - s->base)) verdict = KVF_LEAVES;
+        else if (write && s->offer != KVF_OFFER_WRITE) verdict = KVF_READONLY;
+        else if (kvf_gate_enter(&s->gate) != KVF_ENTERED) verdict = KVF_STALE;
+        else *entered = s, verdict = KVF_RESOLVED;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return verdict;
 }
 
 /* The first descriptor whose side leaves low .. high, for the error message; n when none does. */

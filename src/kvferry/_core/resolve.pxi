@@ -2,7 +2,16 @@ cdef extern from "resolve.h" nogil:
     ctypedef struct kvf_span:
         uint64_t base, length, delta
         bint writable
+        uint8_t offer, way
         kvf_gate gate
+    ctypedef struct kvf_table:
+        pthread_mutex_t lock
+        kvf_span **row
+        uint64_t n
+    ctypedef enum kvf_offer:
+        KVF_OFFER_NONE
+        KVF_OFFER_READ
+        KVF_OFFER_WRITE
     ctypedef enum kvf_side:
         KVF_LOCAL
         KVF_REMOTE
@@ -12,18 +21,24 @@ cdef extern from "resolve.h" nogil:
         KVF_LEAVES
         KVF_READONLY
         KVF_STALE
+        KVF_MIXED
         KVF_NO_MEMORY
+    uint64_t kvf_first_other_way(const kvf_descriptor *, uint64_t n, kvf_span **table,
+                                 uint64_t spans, uint8_t way)
+    bint kvf_span_touches(const kvf_span *, uint64_t low, uint64_t high)
     bint kvf_span_covers(const kvf_span *, uint64_t low, uint64_t high)
     kvf_verdict kvf_resolve_side(const kvf_descriptor *, uint64_t n, kvf_side, bint write,
                                  kvf_span **table, uint64_t spans, uint8_t *hits,
                                  kvf_descriptor *out, uint64_t *index)
+    uint64_t kvf_find_span(kvf_span **table, uint64_t n, uint64_t address)
     uint64_t kvf_first_outside(const kvf_descriptor *, uint64_t n, kvf_side, uint64_t low,
                                uint64_t high)
 
 
 LOCAL, REMOTE = KVF_LOCAL, KVF_REMOTE
 RESOLVED, UNKNOWN, LEAVES = KVF_RESOLVED, KVF_UNKNOWN, KVF_LEAVES
-READONLY, STALE, NO_MEMORY = KVF_READONLY, KVF_STALE, KVF_NO_MEMORY
+READONLY, STALE, MIXED, NO_MEMORY = KVF_READONLY, KVF_STALE, KVF_MIXED, KVF_NO_MEMORY
+OFFER_NONE, OFFER_READ, OFFER_WRITE = KVF_OFFER_NONE, KVF_OFFER_READ, KVF_OFFER_WRITE
 
 
 cdef class Span:
@@ -31,8 +46,10 @@ cdef class Span:
     cdef kvf_span span
     cdef SpanTable home
 
-    def __cinit__(self, uint64_t base, uint64_t length, uint64_t here, bint writable):
+    def __cinit__(self, uint64_t base, uint64_t length, uint64_t here, bint writable,
+                  int offer=KVF_OFFER_NONE):
         self.span.base, self.span.length, self.span.writable = base, length, writable
+        self.span.offer = offer
         self.span.delta = here - base
         kvf_gate_init(&self.span.gate)
 
@@ -48,6 +65,14 @@ cdef class Span:
     def here(self):
         return self.span.base + self.span.delta
 
+    @property
+    def way(self):
+        return self.span.way
+
+    @way.setter
+    def way(self, int way):
+        self.span.way = way
+
     def close(self):
         return kvf_gate_close(&self.span.gate)
 
@@ -60,19 +85,21 @@ cdef class Span:
 
 
 cdef class SpanTable:
-    """Spans sorted by base. Changed under its owner's lock; read by submitters under the GIL."""
+    """Spans sorted by base. Changed under its owner's lock and the GIL; read by submitters under the
+    GIL, and by native threads under the lock of the table."""
     cdef list spans
-    cdef kvf_span **row
-    cdef uint64_t n
+    cdef kvf_table table
 
     def __cinit__(self):
         self.spans = []
+        pthread_mutex_init(&self.table.lock, NULL)
 
     def __dealloc__(self):
-        free(self.row)
+        free(self.table.row)
+        pthread_mutex_destroy(&self.table.lock)
 
     def __len__(self):
-        return self.n
+        return self.table.n
 
     def _lay(self, list spans):
         cdef kvf_span **row = <kvf_span **>calloc(len(spans) + 1, sizeof(kvf_span *))
@@ -81,8 +108,11 @@ cdef class SpanTable:
             raise MemoryError
         for i, span in enumerate(spans):
             row[i] = &span.span
-        free(self.row)
-        self.row, self.n, self.spans = row, len(spans), spans
+        pthread_mutex_lock(&self.table.lock)
+        free(self.table.row)
+        self.table.row, self.table.n = row, len(spans)
+        pthread_mutex_unlock(&self.table.lock)
+        self.spans = spans
 
     def overlapping(self, uint64_t base, uint64_t length):
         return [s for s in self.spans if s.base < base + length and base < s.base + s.length]
@@ -112,16 +142,36 @@ cdef int check_span(Span span, SpanTable table, Descriptors d, uint64_t low, uin
 
 cdef int check_table(SpanTable table, Descriptors d, bint write, kvf_side side, kvf_descriptor *out,
                      list used, uint64_t *index) except -1:
-    cdef uint8_t *hits = <uint8_t *>calloc(table.n + 1, 1)
+    cdef uint64_t n = table.table.n
+    cdef uint8_t *hits
     cdef int verdict
+    if check_extremes(table, d, write, side, used):
+        return KVF_RESOLVED
+    hits = <uint8_t *>calloc(n + 1, 1)
     if hits == NULL:
         return KVF_NO_MEMORY
-    verdict = kvf_resolve_side(d.run.d, d.n, side, write, table.row, table.n, hits, out, index)
-    for i in range(table.n):
+    verdict = kvf_resolve_side(d.run.d, d.n, side, write, table.table.row, n, hits, out, index)
+    for i in range(n):
         if hits[i]:
             used.append(table.spans[i])
     free(hits)
     return verdict
+
+
+cdef bint check_extremes(SpanTable table, Descriptors d, bint write, kvf_side side,
+                         list used) except -1:
+    """Does one span hold the whole side? Then one look stands for all descriptors."""
+    cdef uint64_t low = d.bounds.local_low if side == KVF_LOCAL else d.bounds.remote_low
+    cdef uint64_t high = d.bounds.local_high if side == KVF_LOCAL else d.bounds.remote_high
+    cdef uint64_t k = kvf_find_span(table.table.row, table.table.n, low)
+    cdef Span span
+    if k == table.table.n:
+        return False
+    span = table.spans[k]
+    if (write and not span.span.writable) or not kvf_span_covers(&span.span, low, high):
+        return False
+    used.append(span)
+    return True
 
 
 cdef bint enter(Descriptors found, Span span):
@@ -144,11 +194,59 @@ cdef int enter_listed(Descriptors found, list used) except -1:
     return 0
 
 
-cdef int resolve_local(Descriptors found, Descriptors d, bint write, Span span,
-                       SpanTable table) except -1:
+cdef int keep_touched(Descriptors found, SpanTable table, kvf_side side) except -1:
+    """Enter the spans that a side's extremes touch: who carries the batch out checks against them.
+    One that is closed is as good as not there."""
+    cdef uint64_t low = found.bounds.local_low if side == KVF_LOCAL else found.bounds.remote_low
+    cdef uint64_t high = found.bounds.local_high if side == KVF_LOCAL else found.bounds.remote_high
+    cdef kvf_late *late = &found.batch.late
+    cdef kvf_snapshot *kept = &late.local if side == KVF_LOCAL else &late.remote
+    cdef Span span
+    late.n = found.n
+    kept.row = <kvf_span **>calloc(table.table.n + 1, sizeof(kvf_span *))
+    if kept.row == NULL:
+        return KVF_NO_MEMORY
+    if found.spans is None:
+        found.spans = []
+    for span in table.spans:
+        if (kvf_span_touches(&span.span, low, high)
+                and kvf_gate_enter(&span.span.gate) == KVF_ENTERED):
+            found.spans.append(span)
+            kept.row[kept.n] = &span.span
+            kept.n += 1
+    return KVF_RESOLVED
+
+
+cdef int postpone(Descriptors found, SpanTable table, bint write, kvf_side side) except -1:
+    """The same work for any number of descriptors: one span holds them all, or they are checked
+    late."""
+    cdef Span span
+    cdef list used = []
+    if not check_extremes(table, found, write, side, used):
+        found.verdict = keep_touched(found, table, side)
+        return 0
+    span = used[0]
+    if side == KVF_REMOTE:
+        found.run.delta = span.span.delta
+    return enter_listed(found, used)
+
+
+cdef int way_of(Descriptors d, Span span, SpanTable table) except -1:
+    """The way of the first descriptor; where no span holds it, any: it will be refused."""
+    cdef uint64_t k
+    if span is not None:
+        return span.span.way
+    k = kvf_find_span(table.table.row, table.table.n, d.run.d.remote)
+    return table.table.row[k].way if k < table.table.n else 0
+
+
+cdef int resolve_local(Descriptors found, Descriptors d, bint write, Span span, SpanTable table,
+                       bint late) except -1:
     found.side = KVF_LOCAL
     if span is None:
-        if table is not None:
+        if table is not None and late:
+            postpone(found, table, not write, KVF_LOCAL)
+        elif table is not None:
             used = []
             found.verdict = check_table(table, d, not write, KVF_LOCAL, NULL, used, &found.index)
             if not found.verdict:
@@ -161,9 +259,11 @@ cdef int resolve_local(Descriptors found, Descriptors d, bint write, Span span,
     return 0
 
 
-cdef int resolve_remote(Descriptors found, Descriptors d, bint write, Span span,
-                        SpanTable table) except -1:
-    found.side = KVF_REMOTE
+cdef int resolve_remote(Descriptors found, Descriptors d, bint write, Span span, SpanTable table,
+                        bint late) except -1:
+    found.side, found.index = KVF_REMOTE, 0
+    if span is None and late:
+        return postpone(found, table, write, KVF_REMOTE)
     if span is None:
         used = []
         found.verdict = relocate(write, d, table, found, used)
@@ -179,17 +279,30 @@ cdef int resolve_remote(Descriptors found, Descriptors d, bint write, Span span,
 
 
 cpdef Descriptors resolve(bint write, Descriptors d, Span local, SpanTable local_table, Span remote,
-                          SpanTable remote_table):
+                          SpanTable remote_table, int late=0):
+    cdef bint wait
     cdef Descriptors found = Descriptors.__new__(Descriptors)
     found.array, found.n, found.run, found.bounds = d.array, d.n, d.run, d.bounds
+    found.unregistered = local is None and local_table is None
     if d.n == 0:
         return found
-    resolve_local(found, d, write, local, local_table)
+    found.way = found.batch.late.way = way_of(d, remote, remote_table)
+    wait = late >> found.way & 1
+    resolve_local(found, d, write, local, local_table, wait)
     if not found.verdict:
-        resolve_remote(found, d, write, remote, remote_table)
+        resolve_remote(found, d, write, remote, remote_table, wait)
     if found.verdict:
         found.release()
     return found
+
+
+cdef bint one_way(list spans) except -1:
+    cdef Span span
+    cdef uint8_t way = (<Span>spans[0]).span.way
+    for span in spans:
+        if span.span.way != way:
+            return False
+    return True
 
 
 cdef int relocate(bint write, Descriptors d, SpanTable table, Descriptors found,
@@ -205,6 +318,9 @@ cdef int relocate(bint write, Descriptors d, SpanTable table, Descriptors found,
         span = hit[0]
         found.run.delta = span.span.delta
         return KVF_RESOLVED
+    if not one_way(hit):
+        found.index = kvf_first_other_way(d.run.d, d.n, table.table.row, table.table.n, found.way)
+        return KVF_MIXED
     copy = bytearray(d.n * sizeof(kvf_descriptor))
     memcpy(<char *>copy, d.run.d, d.n * sizeof(kvf_descriptor))
     found.array, found.run.d = copy, <const kvf_descriptor *><char *>copy

@@ -9,17 +9,28 @@
 #ifndef KVF_RING_H
 #define KVF_RING_H
 
-#include "copy.h"
+#include "mover.h"
 
-typedef enum { KVF_ENTRY_COPY, KVF_ENTRY_FLAG } kvf_entry_kind;
+typedef enum {
+    KVF_ENTRY_COPY,
+    KVF_ENTRY_FLAG,   /* completes a word of the line */
+    KVF_ENTRY_NOTIFY, /* moves the stream's own counter */
+    KVF_ENTRY_BATCH,  /* a whole batch, for a coprocessor to unfold */
+} kvf_entry_kind;
+
+struct kvf_batch;
 
 typedef struct kvf_entry {
     uint32_t kind;
     uint32_t op;
     kvf_done *done;
     uint64_t sequence;
-    uint64_t word; /* FLAG: which word of the line */
-    kvf_run run;   /* COPY */
+    union {
+        uint64_t word;    /* FLAG: which word of the line; NOTIFY: what the counter becomes */
+        kvf_mover *mover; /* COPY */
+        const struct kvf_batch *batch; /* BATCH: only for who has claimed it */
+    };
+    kvf_run run; /* COPY, BATCH */
 } kvf_entry;
 _Static_assert(sizeof(kvf_entry) == 64, "an entry is one cache line");
 
@@ -52,6 +63,12 @@ static inline bool kvf_ring_serves(const kvf_ring *r, const kvf_done *d) {
     uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
     return atomic_load_explicit(&r->head, memory_order_acquire) != tail &&
            r->entry[tail % KVF_RING_ENTRIES].done == d;
+}
+
+static inline bool kvf_ring_full(const kvf_ring *r) {
+    return atomic_load_explicit(&r->head, memory_order_acquire) -
+               atomic_load_explicit(&r->tail, memory_order_acquire) >=
+           KVF_RING_ENTRIES;
 }
 
 static inline bool kvf_ring_empty(const kvf_ring *r) {

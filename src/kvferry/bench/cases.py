@@ -10,6 +10,7 @@ from ..errors import UsageError
 from ..path import PRESETS, SubmitterKind
 from ..path import parse as parse_path
 from .layouts import Ids, Layout
+from .shares import Pattern, shares
 from .sizes import format_size
 from .trace import forever
 from .walk import PASS_BYTES, cap_batch, pass_batches, trace_passes, walk_passes
@@ -29,6 +30,8 @@ class Plan:
     streams  a transfer under a path with streams
     seconds  of measuring, a case; five pairs are made in any case
     trace    whose requests are moved; None: one permutation of the side is walked through
+    threads  that submit on one channel at the same time, each its own batches
+    pattern  between several processes, `peers` of the kind it multiplies; None: one pair
     """
 
     layouts: tuple[Layout, ...]
@@ -38,6 +41,9 @@ class Plan:
     streams: tuple[int, ...]
     seconds: float
     trace: Path | None = None
+    threads: int = 1
+    pattern: Pattern | None = None
+    peers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,8 @@ class Case:
     op       write or read
     slots    a side has
     batch    slots a call
-    streams  a transfer is cut over; 1 where its caller copies
+    streams  a transfer is cut over; 1 where its caller or a coprocessor copies
+    threads  that submit on one channel
     """
 
     path: str
@@ -58,6 +65,7 @@ class Case:
     batch: int
     streams: int
     trace: Path | None
+    threads: int = 1
 
     @property
     def preset(self) -> str | None:
@@ -65,7 +73,7 @@ class Case:
 
     def passes(self) -> Iterator[list[Ids]]:
         """Steps of the walk to move, from the first on, batch by batch; endless."""
-        batches = pass_batches(self.layout, self.batch, self.slots)
+        batches = pass_batches(self.layout, self.batch, self.slots, self.threads)
         if self.trace is None:
             return walk_passes(self.batch, batches)
         return trace_passes(forever(self.trace), self.batch, batches)
@@ -79,7 +87,8 @@ def cases(plan: Plan, size: int) -> list[Case]:
 
     Raises UsageError for unknown words and for blocks that a side of `size` bytes has no room for.
     """
-    return list(dict.fromkeys(_cases(plan, size)))
+    share, *_ = shares(plan.pattern, plan.peers, size)
+    return list(dict.fromkeys(_cases(plan, share.size)))
 
 
 def _cases(plan: Plan, size: int) -> Iterator[Case]:
@@ -88,24 +97,26 @@ def _cases(plan: Plan, size: int) -> Iterator[Case]:
             raise UsageError(f"unknown op {op!r}: know {', '.join(OPS)}", cause="op")
         for path in plan.paths:
             for layout in plan.layouts:
-                slots = _slots(layout, size)
+                slots = _slots(layout, size, plan.threads)
                 for batch in plan.batches:
-                    capped = cap_batch(batch, layout, slots)
+                    capped = cap_batch(batch, layout, slots, plan.threads)
                     for streams in _streams(path, plan.streams):
-                        yield Case(path, op, layout, slots, capped, streams, plan.trace)
+                        yield Case(
+                            path, op, layout, slots, capped, streams, plan.trace, plan.threads
+                        )
 
 
-def _slots(layout: Layout, size: int) -> int:
+def _slots(layout: Layout, size: int, threads: int) -> int:
     if layout.slot_bytes > PASS_BYTES:
         raise UsageError(
             f"block {layout} is above {format_size(PASS_BYTES)}, which a pass may move",
             cause="size",
         )
-    slots = size // layout.slot_bytes
-    if slots < 2:
+    slots, least = size // layout.slot_bytes, max(2, threads)
+    if slots < least:
         raise UsageError(
-            f"a side of {format_size(size)} has no room for two blocks of "
-            f"{format_size(layout.slot_bytes)}",
+            f"a side of {format_size(size)} has no room for {'two' if least == 2 else least} "
+            f"blocks of {format_size(layout.slot_bytes)}",
             cause="size",
         )
     return slots
@@ -113,4 +124,5 @@ def _slots(layout: Layout, size: int) -> int:
 
 def _streams(path: str, wanted: tuple[int, ...]) -> tuple[int, ...]:
     submitters = {each.submitter for each in parse_path(path)}
-    return (1,) if submitters == {SubmitterKind.INLINE} else wanted
+    single = submitters == {SubmitterKind.INLINE} or SubmitterKind.COPROCESSOR in submitters
+    return (1,) if single else wanted

@@ -47,7 +47,7 @@ def measure_costs(session: Session, memory: dict[str, int], calls: int = MANY) -
     """
     channel = session.channel(PATH, 1)
     session.overwritten(ours=False)
-    walk = Walk(plain(BLOCK), session.region.length // BLOCK)
+    walk = Walk(plain(BLOCK), session.size // BLOCK)
     bare, inline = _call_costs(session, channel, walk)
     growth = _growth(session, channel, walk, calls)
     build, resolved = _batch_costs(session, channel, walk)

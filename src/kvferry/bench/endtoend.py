@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ..errors import Error
 from .cases import Case
+from .crew import open_crew
 from .finding import Finding, State
 from .layouts import plain
 from .measure import verify_case
-from .session import open_session
+from .shares import whole
 
 __all__ = ["fabric_works"]
 
@@ -20,8 +21,9 @@ def fabric_works() -> Finding:
     name = "fabric path"
     case = Case("fabric/inline", "write", plain(BLOCK), SLOTS, SLOTS // 2, 1, None)
     try:
-        with open_session(SLOTS * BLOCK) as session:
-            verdict = verify_case(case, session)
+        with open_crew([whole(SLOTS * BLOCK)]) as crew:
+            crew.prepare(case)
+            verdict = verify_case(crew)
     except (Error, OSError) as error:
         return Finding(name, State.FAIL, f"{type(error).__name__}: {error}")
     if not verdict.good:

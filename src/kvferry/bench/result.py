@@ -16,15 +16,17 @@ __all__ = ["Costs", "Result", "Row", "describe", "path_fields", "write_json"]
 class Row(msgspec.Struct, frozen=True):
     """One case. Speeds in 10^9 bytes a second.
 
-    path          what the channel took, preset: the name it was asked by, if it was one
+    path          what the channel took, preset: the name it was asked by, if it was one;
+                  of another package its name, `peer`, and its `transport`
     layout        the model whose slots were moved; None: plain blocks
     block         bytes of a slot
     batch         slots a call; of a trace, the most
     streams       a transfer was cut over
-    threads       that copied: as many as streams, or the caller alone
+    callers       threads that submitted at the same time, in all processes
+    threads       that copied: streams, or the callers themselves
     repeats       passes, each beside one of the limit
     gbps          median over the passes; gbps_min and gbps_max are the worst and the best
-    limit_gbps    median of the machine's own, copied by limit_variant
+    limit_gbps    median of the machine's own, by the bare loop `limit` in its limit_variant
     ratio         gbps / limit_gbps
     p50_us        of a call, p99_us likewise
     verified      every byte of one more pass was where it belongs, and no other byte had changed
@@ -38,6 +40,7 @@ class Row(msgspec.Struct, frozen=True):
     block: int
     batch: int
     streams: int
+    callers: int
     threads: int
     repeats: int
     bytes: int
@@ -45,6 +48,7 @@ class Row(msgspec.Struct, frozen=True):
     gbps_min: float
     gbps_max: float
     limit_gbps: float
+    limit: str
     limit_variant: str
     ratio: float
     p50_us: float
@@ -81,7 +85,8 @@ class Costs(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True):
     """A whole run.
 
-    settings  size: bytes a side, seconds: of measuring, a case
+    settings  size: bytes a side, seconds: of measuring, a case; threads: that submit on a channel;
+              pattern and peers: between which processes
     """
 
     machine: dict[str, Any]
@@ -118,5 +123,5 @@ def path_fields(path: Path) -> dict[str, str]:
     }
 
 
-def write_json(result: Result, file: File) -> None:
+def write_json(result: msgspec.Struct, file: File) -> None:
     file.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")

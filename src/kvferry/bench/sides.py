@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -12,7 +11,7 @@ import numpy as np
 from ..engine import Channel, Engine
 from ..memory import Region
 from . import verify
-from .verify import Landing, Verdict
+from .verify import WORD, Landing, Verdict
 
 __all__ = ["Here", "Side", "There", "serve_side"]
 
@@ -20,7 +19,22 @@ __all__ = ["Here", "Side", "There", "serve_side"]
 CALL_TIMEOUT = 600.0
 
 
+class Fill(msgspec.Struct, frozen=True):
+    """begin, length  of a slice of the region, in bytes; in all messages"""
+
+    begin: int
+    length: int
+    seed: int
+
+
+class Poison(msgspec.Struct, frozen=True):
+    begin: int
+    length: int
+
+
 class Check(msgspec.Struct, frozen=True):
+    begin: int
+    length: int
     landings: list[Landing]
     seed: int
 
@@ -39,16 +53,17 @@ class Side(ABC):
     def check(self, landings: Sequence[Landing], seed: int) -> Verdict:
         """See verify.check."""
 
-    @abstractmethod
-    def cpu(self) -> float:
-        """Seconds of processor time its process has used, in all threads."""
-
 
 class Here(Side):
-    """A region of this process. Exports no buffer of it between calls."""
+    """A region of this process, or a slice of it. Exports no buffer of it between calls."""
 
-    def __init__(self, region: Region) -> None:
+    def __init__(self, region: Region, begin: int = 0, length: int | None = None) -> None:
         self._region = region
+        self._begin = begin
+        self._length = region.length - begin if length is None else length
+
+    def slice(self, begin: int, length: int) -> Here:
+        return Here(self._region, self._begin + begin, length)
 
     def fill(self, seed: int) -> None:
         verify.fill(self._words(), seed)
@@ -59,53 +74,49 @@ class Here(Side):
     def check(self, landings: Sequence[Landing], seed: int) -> Verdict:
         return verify.check(self._words(), landings, seed)
 
-    def cpu(self) -> float:
-        return time.process_time()
-
     def _words(self) -> verify.Words:
-        return np.frombuffer(self._region, np.uint64)
+        return np.frombuffer(self._region, np.uint64, self._length // WORD, self._begin)
 
 
 class There(Side):
-    """The region of the process at the other end of a channel that serves its side."""
+    """A slice of the region of the process at the other end of a channel that serves its side."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, begin: int, length: int) -> None:
         self._channel = channel
+        self._begin = begin
+        self._length = length
 
     def fill(self, seed: int) -> None:
-        self._call("fill", msgspec.msgpack.encode(seed))
+        self._call("fill", Fill(self._begin, self._length, seed))
 
     def poison(self) -> None:
-        self._call("poison", b"")
+        self._call("poison", Poison(self._begin, self._length))
 
     def check(self, landings: Sequence[Landing], seed: int) -> Verdict:
-        request = msgspec.msgpack.encode(Check(list(landings), seed))
+        request = Check(self._begin, self._length, list(landings), seed)
         return msgspec.msgpack.decode(self._call("check", request), type=Verdict)
 
-    def cpu(self) -> float:
-        return msgspec.msgpack.decode(self._call("cpu", b""), type=float)
-
-    def _call(self, service: str, request: bytes) -> bytes:
-        return self._channel.call(service, request, CALL_TIMEOUT)
+    def _call(self, service: str, request: Fill | Poison | Check) -> bytes:
+        return self._channel.call(service, msgspec.msgpack.encode(request), CALL_TIMEOUT)
 
 
-def serve_side(engine: Engine, side: Side) -> None:
+def serve_side(engine: Engine, side: Here) -> None:
     """Answer what There asks."""
 
     def fill(request: bytes) -> bytes:
-        side.fill(msgspec.msgpack.decode(request, type=int))
+        asked = msgspec.msgpack.decode(request, type=Fill)
+        side.slice(asked.begin, asked.length).fill(asked.seed)
         return b""
 
     def poison(request: bytes) -> bytes:
-        side.poison()
+        asked = msgspec.msgpack.decode(request, type=Poison)
+        side.slice(asked.begin, asked.length).poison()
         return b""
 
     def check(request: bytes) -> bytes:
         asked = msgspec.msgpack.decode(request, type=Check)
-        return msgspec.msgpack.encode(side.check(asked.landings, asked.seed))
+        verdict = side.slice(asked.begin, asked.length).check(asked.landings, asked.seed)
+        return msgspec.msgpack.encode(verdict)
 
-    def cpu(request: bytes) -> bytes:
-        return msgspec.msgpack.encode(side.cpu())
-
-    for service in (fill, poison, check, cpu):
+    for service in (fill, poison, check):
         engine.serve(service.__name__, service)

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from rich.table import Table
 
+from .comparison import Comparison
 from .result import Costs, Result, Row
 from .sizes import format_size
+from .yardsticks import MEMORY
 
-__all__ = ["LEGEND", "costs_line", "machine_line", "rows_table"]
+__all__ = ["LEGEND", "costs_line", "machine_line", "path_text", "peculiar_lines", "rows_table"]
 
 LEGEND = (
     "limit: GB/s of the machine's fastest bare copy loop on the same blocks and threads, in turn "
@@ -45,6 +47,24 @@ def rows_table(rows: Iterable[Row]) -> Table:
     return table
 
 
+def peculiar_lines(result: Result) -> list[str]:
+    """What a plain run over mapped memory has no need to say."""
+    settings = result.settings
+    said = []
+    loops = {path_text(row): row.limit for row in result.rows}
+    if set(loops.values()) - {MEMORY.name}:
+        named = "; ".join(f"{path}: {loop}" for path, loop in loops.items())
+        said.append(f"limits by path: {named}")
+    if settings["pattern"] is not None:
+        said.append(
+            f"{settings['pattern']}, {settings['peers']} peers: GB/s of all together, from the "
+            "first begin to the last end; a side is shared out among them"
+        )
+    if settings["threads"] > 1:
+        said.append(f"{settings['threads']} threads submit on each channel; GB/s of all together")
+    return said
+
+
 def costs_line(costs: Costs) -> str:
     memory = " + ".join(f"{size / (1 << 20):.0f}" for size in costs.memory_bytes.values())
     return (
@@ -55,7 +75,7 @@ def costs_line(costs: Costs) -> str:
     )
 
 
-def machine_line(result: Result) -> str:
+def machine_line(result: Result | Comparison) -> str:
     facts = result.machine
     versions = facts["versions"]
     return (
@@ -65,8 +85,13 @@ def machine_line(result: Result) -> str:
     )
 
 
+def path_text(row: Row) -> str:
+    names = ("peer", "transport", "link", "submitter", "staging")
+    return "/".join(row.path[name] for name in names if name in row.path)
+
+
 def _cells(row: Row) -> list[str]:
-    path = "/".join(row.path[name] for name in ("link", "submitter", "staging"))
+    path = path_text(row)
     return [
         path if row.preset is None else f"{row.preset} ({path})",
         row.op,

@@ -7,6 +7,7 @@ its input ends: when whoever started it hangs up, or dies.
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -17,31 +18,37 @@ from ..engine import Engine
 from ..errors import Error
 from .sides import Here, serve_side
 
-__all__ = ["REGION", "Job", "Ready"]
+__all__ = ["ANYWHERE", "REGION", "Job", "Ready"]
 
 REGION = "kv"
+ANYWHERE = "127.0.0.1:0"
 
 
 class Job(msgspec.Struct, frozen=True):
-    """How much memory, in bytes, and the secret that both engines share."""
+    """How much memory, in bytes, the secret that both engines share, and where to listen."""
 
     size: int
     token: bytes
+    address: str = ANYWHERE
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """Where the engine listens; or why there is none."""
+    """Where the engine listens; or why there is none.
+
+    at  nanoseconds of the monotonic clock when all was there
+    """
 
     address: str
     error: str | None = None
+    at: int = 0
 
 
 def main() -> None:
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     try:
-        with Engine("127.0.0.1:0", options=replace(from_environment(), token=job.token)) as engine:
+        with Engine(job.address, options=replace(from_environment(), token=job.token)) as engine:
             serve_side(engine, Here(engine.allocate(REGION, job.size)))
-            _say(sys.stdout.buffer, Ready(engine.addresses[0]))
+            _say(sys.stdout.buffer, Ready(engine.addresses[0], at=time.monotonic_ns()))
             sys.stdin.buffer.read()
     except Error as error:
         _say(sys.stdout.buffer, Ready("", str(error)))

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Landing", "Verdict", "Words", "check", "fill", "poison"]
+__all__ = ["WORD", "Landing", "Verdict", "Words", "check", "fill", "join", "poison"]
 
 Words = npt.NDArray[np.uint64]
 
@@ -54,6 +54,15 @@ class Verdict(msgspec.Struct, frozen=True):
     @property
     def good(self) -> bool:
         return self.blocks > 0 and not self.wrong and not self.stray
+
+
+def join(verdicts: Sequence[Verdict]) -> Verdict:
+    """Of several slices."""
+    return Verdict(
+        blocks=sum(each.blocks for each in verdicts) if all(e.blocks for e in verdicts) else 0,
+        wrong=sum(each.wrong for each in verdicts),
+        stray=sum(each.stray for each in verdicts),
+    )
 
 
 def fill(side: Words, seed: int) -> None:

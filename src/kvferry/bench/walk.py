@@ -69,18 +69,23 @@ class Walk:
         ]
 
 
-def cap_batch(batch: int, layout: Layout, slots: int) -> int:
-    """At most half a side, and no more than one pass holds."""
+def cap_batch(batch: int, layout: Layout, slots: int, threads: int = 1) -> int:
+    """At most half a side, and no more than one pass holds when every thread gets one."""
     return max(
         1,
-        min(batch, slots // 2, PASS_BYTES // layout.slot_bytes, PASS_PIECES // layout.pieces),
+        min(
+            batch,
+            slots // max(2, threads),
+            PASS_BYTES // layout.slot_bytes // threads,
+            PASS_PIECES // layout.pieces // threads,
+        ),
     )
 
 
-def pass_batches(layout: Layout, batch: int, slots: int) -> int:
-    """How many batches make a pass: no slot comes twice in one."""
+def pass_batches(layout: Layout, batch: int, slots: int, threads: int = 1) -> int:
+    """How many batches make a pass, equally many a thread: no slot comes twice in one."""
     most = min(slots, PASS_BYTES // layout.slot_bytes, PASS_PIECES // layout.pieces)
-    return max(1, min(most // batch, PASS_BATCHES))
+    return threads * max(1, min(most // batch, PASS_BATCHES) // threads)
 
 
 def walk_passes(batch: int, batches: int) -> Iterator[list[Ids]]:

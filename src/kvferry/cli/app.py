@@ -11,6 +11,7 @@ from .. import __version__
 from ..errors import Error
 from .bench import bench
 from .doctor import doctor
+from .explain import explain
 
 __all__ = ["app", "main"]
 
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.command()(bench)
 app.command()(doctor)
+app.command()(explain)
 
 
 def _print_version(wanted: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -13,20 +13,28 @@ import typer
 from ..errors import UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ..bench.cases import Plan
     from ..bench.layouts import Layout
+    from ..bench.peers import Asked
     from ..bench.result import Result
+    from ..bench.shares import Pattern
 
 __all__ = ["bench"]
 
 T = TypeVar("T")
 
 PATHS = "fabric/inline,fabric/host"
+OPS = "write,read"
+BATCHES = "1,128"
+STREAMS = "1,2"
 BLOCKS = "4KiB,64KiB,1MiB,16MiB"
 TRACE_LAYOUT = "llama-3-8b"
 UNVERIFIED = 1
 PIPE_WIDTH = 160
 CACHES = 4
+PEERS = 2
 
 
 def bench(
@@ -41,22 +49,44 @@ def bench(
     paths: Annotated[
         str, typer.Option(help="presets (auto, ubshmem), or link/submitter[/staging]")
     ] = PATHS,
-    ops: Annotated[str, typer.Option(help="write, read")] = "write,read",
+    ops: Annotated[str, typer.Option(help="write, read")] = OPS,
     blocks: Annotated[
         str | None, typer.Option(help="bytes of a block, of a sweep", show_default=BLOCKS)
     ] = None,
     batches: Annotated[
         str, typer.Option(help="blocks a call, at most half a side and 256 MiB")
-    ] = "1,128",
+    ] = BATCHES,
     streams: Annotated[
         str, typer.Option(help="streams that a transfer is cut over, on a host path")
-    ] = "1,2",
+    ] = STREAMS,
     size: Annotated[str, typer.Option(help="bytes per side")] = "1GiB",
     seconds: Annotated[
         float, typer.Option(min=0, max=3600, help="how long a case is measured")
     ] = 0.3,
     layout: Annotated[
-        str | None, typer.Option(help="a trace's blocks", show_default=TRACE_LAYOUT)
+        str | None,
+        typer.Option(help="of a trace's blocks, or of the keys of --ab", show_default=TRACE_LAYOUT),
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(min=1, max=64, help="threads that submit on a channel, side by side")
+    ] = 1,
+    pattern: Annotated[
+        str | None, typer.Option(help="several peers: pairwise, one-to-many or many-to-one")
+    ] = None,
+    peers: Annotated[
+        int | None, typer.Option(min=1, max=16, help="of a pattern", show_default="2")
+    ] = None,
+    ab: Annotated[
+        bool, typer.Option("--ab", help="compare paths that differ in one thing each")
+    ] = False,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="measure another package too: mooncake or nixl, or NAME=PYTHON that has it"
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="draw GB/s against block size: a PNG, SVG or PDF file")
     ] = None,
     json: Annotated[Path | None, typer.Option(help="write all figures to this file")] = None,
 ) -> None:
@@ -66,10 +96,37 @@ def bench(
     many threads, measured in turns with it.
     """
     from ..bench.cases import Plan, cases
+    from ..bench.peers import parse_peers
     from ..bench.sizes import parse_size
 
-    if json is not None:
-        _check_writable(json)
+    for file in (json, plot):
+        if file is not None:
+            _check_writable(file)
+    if plot is not None:
+        from ..bench.plot import check_plot
+
+        check_plot(plot)
+    if ab:
+        from .compare import compare
+
+        defaults = {
+            "WHAT": what == "sweep",
+            "OF": of is None,
+            "--paths": paths == PATHS,
+            "--ops": ops == OPS,
+            "--blocks": blocks is None,
+            "--batches": batches == BATCHES,
+            "--streams": streams == STREAMS,
+            "--threads": threads == 1,
+            "--pattern": pattern is None,
+            "--peers": peers is None,
+            "--peer": not peer,
+            "--plot": plot is None,
+        }
+        _check_alone(defaults)
+        side = _affordable(parse_size(size))
+        _finish(compare(side, layout, seconds, json, _open_console()))
+        return
     layouts, trace = _moved(what, of, blocks, layout)
     plan = Plan(
         layouts=layouts,
@@ -79,46 +136,50 @@ def bench(
         streams=_words("streams", streams, _natural),
         seconds=seconds,
         trace=trace,
+        threads=threads,
+        pattern=_pattern(pattern, peers),
+        peers=1 if pattern is None else peers or PEERS,
     )
+    beside = parse_peers(peer or ())
     asked = parse_size(size)
     cases(plan, asked)  # refuses a bad plan before the size is shrunk, and before anything starts
-    result = _run(plan, asked)
+    result = _run(plan, asked, beside)
     if json is not None:
         from ..bench.result import write_json
 
         write_json(result, json)
-    if not result.verified:
+    if plot is not None:
+        from ..bench.plot import draw
+
+        draw(result, plot)
+    _finish(result.verified)
+
+
+def _finish(verified: bool) -> None:
+    if not verified:
         print("kvferry: some bytes were wrong: see the rows not verified", file=sys.stderr)
         raise typer.Exit(UNVERIFIED)
 
 
-def _run(plan: Plan, asked: int) -> Result:
-    from rich.console import Console
-
+def _run(plan: Plan, asked: int, beside: Sequence[Asked]) -> Result:
     from ..bench.cases import cases
     from ..bench.progress import track
     from ..bench.run import run
-    from ..bench.session import free_memory, shrink
     from ..bench.sizes import format_size
-    from ..bench.table import LEGEND, costs_line, machine_line, rows_table
+    from ..bench.table import LEGEND, costs_line, machine_line, peculiar_lines, rows_table
 
-    free = free_memory()
-    size = shrink(asked, free)
-    if size < asked:
-        print(
-            f"kvferry: {format_size(size)} a side, not {format_size(asked)}: a quarter of the "
-            f"{free >> 20} MiB of memory that are free",
-            file=sys.stderr,
-        )
+    size = _affordable(asked, pairs=1 + len(beside))
     if any(case.batch not in plan.batches for case in cases(plan, size)):
         print(
             "kvferry: large batches are shortened to half a side and 256 MiB a pass",
             file=sys.stderr,
         )
-    result = run(plan, size, track)
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+    result = run(plan, size, track, beside)
+    console = _open_console()
     console.print(rows_table(result.rows))
     console.print(LEGEND, soft_wrap=True)
+    for line in peculiar_lines(result):
+        console.print(line, soft_wrap=True)
     console.print(costs_line(result.costs), soft_wrap=True)
     console.print(machine_line(result), soft_wrap=True)
     cache = result.machine["l3"]
@@ -128,6 +189,43 @@ def _run(plan: Plan, asked: int) -> Result:
             file=sys.stderr,
         )
     return result
+
+
+def _affordable(asked: int, pairs: int = 1) -> int:
+    """Bytes a side of each pair of processes may have; says so when they are fewer than asked."""
+    from ..bench.session import free_memory, shrink
+    from ..bench.sizes import format_size
+
+    free = free_memory() // pairs
+    size = shrink(asked, free)
+    if size < asked:
+        print(
+            f"kvferry: {format_size(size)} a side, not {format_size(asked)}: a quarter of the "
+            f"{free >> 20} MiB of memory that are free",
+            file=sys.stderr,
+        )
+    return size
+
+
+def _open_console() -> Console:
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+
+
+def _pattern(text: str | None, peers: int | None) -> Pattern | None:
+    from ..bench.shares import parse_pattern
+
+    if text is None and peers is not None:
+        raise UsageError("--peers belongs to --pattern", cause="bench")
+    return None if text is None else parse_pattern(text)
+
+
+def _check_alone(defaults: dict[str, bool]) -> None:
+    """A comparison chooses its own paths, blocks, batches and streams."""
+    for name, default in defaults.items():
+        if not default:
+            raise UsageError(f"--ab goes without {name}", cause="bench")
 
 
 def _moved(

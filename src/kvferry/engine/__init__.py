@@ -1,13 +1,14 @@
 """Engines, channels, transfers: what users hold.
 
-An engine owns memory and listens; a channel is a live connection to a peer engine over one path; a
-transfer is one submitted batch. What decides (handshake, negotiate) is pure; what they say to each
-other stands in messages.
+An engine owns memory and listens; a channel is a live connection to a peer engine, over one path or
+two; a transfer is one submitted batch. What decides (handshake, negotiate, options) is pure; what
+they say to each other stands in messages.
 """
 
 from .channel import Channel
 from .engine import Engine, Notification
+from .failure import Status
 from .report import Report
-from .transfer import Status, Transfer
+from .transfer import Transfer
 
 __all__ = ["Channel", "Engine", "Notification", "Report", "Status", "Transfer"]

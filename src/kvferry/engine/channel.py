@@ -1,4 +1,4 @@
-"""A live connection to a peer engine, over one path.
+"""A live connection to a peer engine, over one path or two.
 
 Locks, in the order in which they may be taken:
 
@@ -21,17 +21,20 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from ..batch import Batch
-from ..errors import Cancelled, ClosedError, Error, ForkedError, NotQuiet, UsageError
+from ..errors import Cancelled, ClosedError, Error, ForkedError, NotQuiet, PeerError, UsageError
 from ..link import Link, Published
-from ..memory import RegionTable, RemoteRegion, check_buffer, check_name, refusal
-from ..path import Path
+from ..memory import RemoteRegion, check_buffer, check_name, refusal
+from ..path import Path, SubmitterKind
 from ..stats import Stats, snapshot
 from .control import Control
 from .deadline import deadline_after
 from .drain import drain
+from .failure import Failure, timed_out
 from .mailbox import MESSAGE_MAX
+from .peer_regions import PeerRegions
+from .regions import Links
 from .report import Report
-from .transfer import Failure, Transfer, timed_out
+from .transfer import Transfer
 
 if TYPE_CHECKING:
     from .awaiting import Bells
@@ -55,15 +58,13 @@ class Channel:
 
     peer      the peer's address
     epoch     of the peer; after its restart this channel is over, and connect makes another
-    path      how the peer's own regions are reached
-    rejected  every better path that was wanted ("link/submitter/staging"), and why not
+    rejected  every other path that was wanted ("link/submitter/staging"), and why it is not taken
     """
 
     def __init__(
         self,
         control: Control,
-        link: Link,
-        path: Path,
+        ways: tuple[Link, ...],
         rejected: Mapping[str, str],
         engines: _core.CopyEngines,
         local: _core.SpanTable,
@@ -73,20 +74,19 @@ class Channel:
     ) -> None:
         self.peer = control.peer
         self.epoch = control.epoch
-        self.path = path
         self.rejected = dict(rejected)
         self._control = control
-        self._link = link
+        self._ways = ways  # to own regions and, where that is another one, to registered ones
         self._bells = bells
         self._quiet_grace = quiet_grace
         self._ended = ended
-        self._regions = _RemoteRegions(self)
-        self._gate = _core.Gateway(engines, local, self._regions.spans)
+        self._regions = PeerRegions(self)
+        self._gate = _core.Gateway(engines, local, self._regions.spans, _late(ways))
         self._lock = threading.Lock()
         self._attaching = threading.Lock()
         self._flying: dict[Transfer, None] = {}
         self._sweep_at = SWEEP_ABOVE
-        self._tally = _core.Tally()
+        self._tallies = tuple(_core.Tally() for _ in ways)
         self._watch = control.watch
         self._over: Error | None = None
         self._revoked: dict[int, None] = {}  # oldest first
@@ -94,9 +94,15 @@ class Channel:
     # ---- what users call ----
 
     @property
+    def path(self) -> Path:
+        """How the peer's own regions are reached."""
+        return self._ways[0].path
+
+    @property
     def foreign_path(self) -> Path | None:
         """How memory that the peer merely registered is reached; None: not over this channel."""
-        return None
+        path = self._ways[-1].path
+        return path if path.sees_registered else None
 
     @property
     def regions(self) -> Mapping[str, RemoteRegion]:
@@ -104,9 +110,10 @@ class Channel:
         return self._regions
 
     @property
-    def stats(self) -> Stats:
-        """Sums over this channel's finished transfers."""
-        return snapshot(self._tally)
+    def stats(self) -> dict[Path, Stats]:
+        """Sums over this channel's finished transfers, path by path."""
+        both = zip(self._ways, self._tallies, strict=True)
+        return {way.path: snapshot(tally) for way, tally in both}
 
     @property
     def closed(self) -> bool:
@@ -132,14 +139,15 @@ class Channel:
 
         Raises Full when no slot is free; else as read.
         """
-        transfer = self._submit(_core.READ, batch, None)
-        self._link.wake()
-        return transfer
+        return self._start(_core.READ, batch)
 
     def write_async(self, batch: Batch) -> Transfer:
         """Submit a write and return; see read_async."""
-        transfer = self._submit(_core.WRITE, batch, None)
-        self._link.wake()
+        return self._start(_core.WRITE, batch)
+
+    def _start(self, op: int, batch: Batch) -> Transfer:
+        transfer = self._submit(op, batch, None, patient=False)
+        self._way(transfer).wake()
         return transfer
 
     def call(self, service: str, request: bytes, timeout: float | None = None) -> bytes:
@@ -207,7 +215,7 @@ class Channel:
         deadline = None if timeout is None else deadline_after(timeout)
         transfer = None
         try:
-            transfer = self._submit(op, batch, deadline)
+            transfer = self._submit(op, batch, deadline, patient=True)
             return transfer.wait_until(deadline)
         except Error:
             raise
@@ -224,7 +232,8 @@ class Channel:
         if transfer is not None:
             why = Cancelled("interrupted", cause="interrupted", peer=self.peer, bytes_moved=None)
             self.abort(transfer, why)
-        self._link.wake()
+        for way in self._ways:
+            way.wake()
         deadline = deadline_after(self._quiet_grace)
         for each in [transfer] if transfer is not None else list(self._flying):
             if each.batch is batch and each.state == _core.PENDING:
@@ -234,15 +243,16 @@ class Channel:
                 if each is transfer and each.failure is not None:
                     each.failure.dismiss()
 
-    def _submit(self, op: int, batch: Batch, deadline: int | None) -> Transfer:
+    def _submit(self, op: int, batch: Batch, deadline: int | None, patient: bool) -> Transfer:
+        """`patient`: wait for a slot until the deadline, else Full at once."""
         if op == _core.READ and batch.local_held is not None:
             check_buffer(op, batch, self.peer)
         transfer = self._gate.admit(Transfer, self, op, batch)
         if not isinstance(transfer, Transfer):
-            raise self._refusal() if transfer is None else refusal(transfer, batch, self.peer)
+            raise self._refusal() if transfer is None else self._misfit(transfer, batch)
         try:
             self._flying[transfer] = None
-            lent = self._link.submit(op, transfer.d, transfer.done, deadline)
+            lent = self._way(transfer).submit(op, transfer.d, transfer.done, deadline, patient)
         except BaseException:
             self._unsubmit(transfer)
             raise
@@ -260,7 +270,7 @@ class Channel:
     def _unsubmit(self, transfer: Transfer) -> None:
         """Submitting raised: nobody will ever have this transfer."""
         transfer.done.forsake()
-        self._link.wake()
+        self._way(transfer).wake()
         if transfer.done.wait(deadline_after(self._quiet_grace)):
             transfer.end(None)
             self._flying.pop(transfer, None)
@@ -269,25 +279,42 @@ class Channel:
 
     def settle(self, transfer: Transfer) -> None:
         """`transfer` is quiet: fix its outcome, once, and give back what it holds."""
-        if not transfer.land(self._watch, self._tally) and transfer.state == _core.PENDING:
+        tally = self._tallies[transfer.d.way]
+        if not transfer.land(self._watch, tally) and transfer.state == _core.PENDING:
             failure = Failure.of(transfer, self._watch.gone())
             if not transfer.end(failure):
                 failure.dismiss()
         self._flying.pop(transfer, None)
         if transfer.lent is not None:
             self._give_back(transfer)
+        if transfer.done.outcome == _core.LOST and self._over is None:
+            self._control.lose(PeerError("its link broke", cause="link_lost", peer=self.peer))
 
     def _give_back(self, transfer: Transfer) -> None:
         lent = transfer.take_lent()
         if lent is not None:
-            self._link.release(lent, transfer.failure is not None)
+            self._way(transfer).release(lent, transfer.failure is not None)
+
+    def _way(self, transfer: Transfer) -> Link:
+        return self._ways[transfer.d.way]
+
+    def path_of(self, d: _core.Descriptors) -> Path:
+        """Which of the channel's paths a resolved batch takes."""
+        return self._ways[d.way].path
+
+    def _misfit(self, found: _core.Descriptors, batch: Batch) -> Error:
+        error = refusal(found, batch, self.peer)
+        if found.verdict == _core.MIXED:
+            first, other = (batch.descriptors.row(index)[1] for index in (0, found.index))
+            error.args = (f"{error.args[0]}: {self._regions.describe(first, other)}",)
+        return error
 
     def abort(self, transfer: Transfer, why: Error) -> None:
         """Ask a transfer to stop; what it says to its waiter is the first `why`."""
         self.check_process()
         if transfer.why is None:
             transfer.why = why
-        self._link.abort(transfer.done)
+        self._way(transfer).abort(transfer.done)
 
     def expire(self, transfer: Transfer) -> None:
         """Its time is up: abort it and wait for quiet. Raises NotQuiet, and the channel is dead."""
@@ -345,7 +372,8 @@ class Channel:
         with self._attaching:
             for region in list(self._regions.values()):
                 self._drop(region)
-        self._link.close()
+        for way in self._ways:
+            way.close()
         self._control.close()
         self._ended(self)
 
@@ -360,6 +388,8 @@ class Channel:
         )
         self._gate.fork()
         self._flying.clear()
+        for way in self._ways:
+            way.forked()
         self._control.abandon()
 
     def _die(self, why: Error) -> None:
@@ -394,7 +424,7 @@ class Channel:
         self.check_process()
         lent = transfer.lent
         if lent is not None:
-            self._link.help(lent, transfer.done, deadline)
+            self._way(transfer).help(lent, transfer.done, deadline)
 
     # ---- the peer's regions ----
 
@@ -406,11 +436,13 @@ class Channel:
                 published.discard()
                 return
             try:
-                region = self._link.attach(published)
+                way = 0 if published.record.own else len(self._ways) - 1
+                region = self._ways[way].attach(published)
+                region.span.way = way
                 try:
                     self._regions.add(region)
                 except Error:
-                    self._link.detach(region)
+                    self._ways[way].detach(region)
                     raise
             except Error as error:
                 error.peer = error.peer or self.peer
@@ -435,41 +467,18 @@ class Channel:
     def _drop(self, region: RemoteRegion) -> None:
         region.span.close()
         self._regions.remove(region)
-        self._link.detach(region)
+        self._ways[region.span.way].detach(region)
 
     def refresh(self, timeout: float | None = None) -> None:
         """Ask the peer for regions we have not heard of."""
         self._check_open()
-        for published in self._control.list_regions(self.path.link, timeout):
+        foreign = self.foreign_path
+        links = Links(self.path.link, None if foreign is None else foreign.link)
+        for published in self._control.list_regions(links, timeout):
             self.attach(published)
 
 
-class _RemoteRegions(RegionTable[RemoteRegion]):
-    """Asks the peer before it says that there is no such region."""
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__()
-        self._channel = channel
-
-    def __getitem__(self, name: str) -> RemoteRegion:
-        if name not in self._regions:
-            self._channel.refresh()
-        try:
-            return self._regions[name]
-        except KeyError:
-            known = ", ".join(map(repr, self._regions)) or "none"
-            raise KeyError(
-                f"{self._channel.peer} has no region {name!r} that can be reached; known: {known}"
-            ) from None
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._regions
-
-    def has(self, serial: int) -> bool:
-        return self.with_serial(serial) is not None
-
-    def with_serial(self, serial: int) -> RemoteRegion | None:
-        for region in self._regions.values():
-            if region.record.serial == serial:
-                return region
-        return None
+def _late(ways: tuple[Link, ...]) -> int:
+    """A bit for every way on which a coprocessor looks descriptors up, not who submits."""
+    unfolded = (way.path.submitter is SubmitterKind.COPROCESSOR for way in ways)
+    return sum(bit << index for index, bit in enumerate(unfolded))

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import NamedTuple
 
 from .. import _core, config
-from ..address import Address
+from ..address import Address, TcpAddress
 from ..address import parse as parse_address
-from ..errors import ClosedError, NotQuiet, PathRefused, PeerError, Timeout, UsageError
-from ..link import Driver, Facts, Link
-from ..path import LinkKind, Path, SubmitterKind
-from ..path import parse as parse_path
+from ..errors import ClosedError, NotQuiet, PathRefused, PeerError, Timeout
+from ..link import Driver, Facts, Link, Peer
+from ..path import LinkKind, Path
 from ..rpc import Connection, Poller
 from ..runtime import HostRuntime
-from ..submit import HostSubmitter, InlineSubmitter, SlotPool, Submitter
+from ..submit import SlotPool, Submitters
 from .awaiting import Bells
 from .channel import Channel
-from .connect import Identity, Met, meet
+from .connect import Identity, Met, dial_wire, meet
 from .deadline import deadline_after
-from .negotiate import rank
+from .negotiate import foreign, rank
+from .options import ChannelOptions
 from .pushes import serve_channel
 
 __all__ = ["Channels"]
@@ -40,29 +40,6 @@ class _DialLock:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-
-
-class _ChannelOptions(NamedTuple):
-    """What makes two channels to one peer over one path different."""
-
-    streams: int
-    inline_below: int
-
-    @classmethod
-    def of(
-        cls, options: config.Options, streams: int | None, inline_below: int | None
-    ) -> _ChannelOptions:
-        if streams is None:
-            streams = min(options.copy_engines, _core.STREAMS_MAX)
-        if not 1 <= streams <= _core.STREAMS_MAX:
-            raise UsageError(
-                f"streams is {streams}, not from 1 to {_core.STREAMS_MAX}", cause="streams"
-            )
-        if inline_below is None:
-            inline_below = options.inline_below
-        if inline_below < 0:
-            raise UsageError(f"inline_below is {inline_below}", cause="inline_below")
-        return cls(streams, inline_below)
 
 
 class Channels:
@@ -95,32 +72,24 @@ class Channels:
             weakref.WeakValueDictionary()
         )
         self._every: set[Channel] = set()  # until it has ended, whoever else forgets it
-        self._known: dict[tuple[int, tuple[Path, ...], _ChannelOptions], Channel] = {}
+        self._known: dict[tuple[int, ChannelOptions], Channel] = {}
         self._epochs: dict[Address, int] = {}  # who was met at an address last
 
     def connect(
-        self,
-        us: Identity,
-        address: str,
-        path: str | Path,
-        timeout: float,
-        streams: int | None,
-        inline_below: int | None,
+        self, us: Identity, address: str, options: ChannelOptions, timeout: float
     ) -> Channel:
         """See Engine.connect."""
         deadline_after(timeout)  # refuses one that is none
         there = parse_address(address)
-        wanted = parse_path(path)
-        options = _ChannelOptions.of(self._options, streams, inline_below)
         deadline = time.monotonic() + timeout
-        dialing = self._dial_lock((there, wanted, options))
+        dialing = self._dial_lock((there, options))
         if not dialing.lock.acquire(timeout=timeout):
             raise Timeout(
                 "somebody else has been connecting there", cause="connect_timeout", peer=str(there)
             )
         try:
-            known = self._find(self._epochs.get(there), wanted, options)
-            return known or self._connect(us, there, wanted, options, deadline)
+            known = self._find(self._epochs.get(there), options)
+            return known or self._connect(us, there, options, deadline)
         finally:
             dialing.lock.release()
 
@@ -153,22 +122,23 @@ class Channels:
         self,
         us: Identity,
         there: Address,
-        wanted: tuple[Path, ...],
-        options: _ChannelOptions,
+        options: ChannelOptions,
         deadline: float,
     ) -> Channel:
         met = meet(us, there, self._poller, self._runtime, deadline, self._options.call_timeout)
         self._epochs[there] = met.facts.epoch
         with ExitStack() as undo:
             undo.callback(met.control.close)
-            known = self._find(met.facts.epoch, wanted, options)
+            known = self._find(met.facts.epoch, options)
             if known is not None:
                 return known
-            link, path, rejected = self._open_link(us.facts, met, wanted, options)
+            peer = self._peer(us, met, there)
+            ways, rejected = self._open_ways(us.facts, peer, options)
+            for way in ways:
+                undo.callback(way.close)
             channel = Channel(
                 met.control,
-                link,
-                path,
+                ways,
                 rejected,
                 self._copies,
                 self._local,
@@ -176,6 +146,7 @@ class Channels:
                 self._options.quiet_grace,
                 self._ended,
             )
+            undo.pop_all()
             undo.callback(channel.close)
             met.connection.serve = serve_channel(channel)
             met.connection.on_lost = partial(_channel_lost, weakref.ref(channel))
@@ -184,14 +155,12 @@ class Channels:
                 if self._closed:
                     raise ClosedError("the engine was closed", cause="closed")
                 self._every.add(channel)
-                self._known[met.facts.epoch, wanted, options] = channel
+                self._known[met.facts.epoch, options] = channel
             undo.pop_all()
         return channel
 
-    def _find(
-        self, epoch: int | None, wanted: tuple[Path, ...], options: _ChannelOptions
-    ) -> Channel | None:
-        known = self._known.get((epoch, wanted, options)) if epoch is not None else None
+    def _find(self, epoch: int | None, options: ChannelOptions) -> Channel | None:
+        known = self._known.get((epoch, options)) if epoch is not None else None
         return None if known is None or known.stale() else known
 
     def _ended(self, channel: Channel) -> None:
@@ -208,33 +177,74 @@ class Channels:
         for channel in self.live():
             channel.settle_quiet_ones()
 
-    def _open_link(
-        self, ours: Facts, met: Met, wanted: tuple[Path, ...], options: _ChannelOptions
-    ) -> tuple[Link, Path, dict[str, str]]:
-        kinds = {kind: type(driver) for kind, driver in self._drivers.items()}
-        candidates, refused = rank(ours, met.facts, wanted, kinds)
-        rejected = {str(path): reason for path, reason in refused.items()}
-        peer, epoch = met.control.peer, met.control.epoch
-        for path in candidates:
-            try:
-                link = self._drivers[path.link].open(peer, epoch, self._submitter(path, options))
-            except PathRefused as refusal:
-                rejected[str(path)] = str(refusal.args[0])
-            else:
-                return link, path, rejected
-        reasons = "; ".join(f"{path}: {reason}" for path, reason in rejected.items())
-        raise PathRefused(
-            f"no path: {reasons}",
-            peer=peer,
-            rejected=rejected,
+    def _peer(self, us: Identity, met: Met, there: Address) -> Peer:
+        credentials = met.connection.credentials
+
+        def wire() -> socket.socket:
+            timeout = self._options.call_timeout
+            where = self._wire_address(there, met.facts)
+            return dial_wire(us, where, met.ticket, met.facts.epoch, self._poller, timeout)
+
+        return Peer(
+            met.control.peer,
+            met.facts,
+            pid=None if credentials is None else credentials[0],
+            pidfd=met.control.watch.pidfd if met.control.watch.pidfd >= 0 else None,
+            wire=wire,
+            watch=met.control.watch,
         )
 
-    def _submitter(self, path: Path, options: _ChannelOptions) -> Submitter:
-        if path.submitter is SubmitterKind.INLINE:
-            return InlineSubmitter(self._copies)
-        return HostSubmitter(
-            self._copies, self.slots, streams=options.streams, inline_below=options.inline_below
+    def _wire_address(self, there: Address, theirs: Facts) -> Address:
+        """Where it was met; a peer that was met at a unix socket tells where else it listens."""
+        if isinstance(there, TcpAddress):
+            return there
+        return parse_address(str(theirs.links[LinkKind.TCP.value]["address"]))
+
+    def _open_ways(
+        self, ours: Facts, peer: Peer, options: ChannelOptions
+    ) -> tuple[tuple[Link, ...], dict[str, str]]:
+        """The link to the peer's own regions and, where it takes another, that to registered ones;
+        and a reason for every other path."""
+        kinds = {kind: type(driver) for kind, driver in self._drivers.items()}
+        candidates, refused = rank(ours, peer.facts, options.wanted, kinds)
+        rejected = {str(path): reason for path, reason in refused.items()}
+        submitters = Submitters(
+            self._copies,
+            self.slots,
+            streams=options.streams,
+            inline_below=options.inline_below,
+            max_transfers_per_batch=options.max_transfers_per_batch,
+            pool=options.pool,
         )
+        own = self._open_first(candidates, peer, submitters, rejected)
+        if own is None:
+            reasons = "; ".join(f"{path}: {reason}" for path, reason in rejected.items())
+            raise PathRefused(f"no path: {reasons}", peer=peer.name, rejected=rejected)
+        ways = [own]
+        others = [path for path in foreign(own.path, candidates) if str(path) not in rejected]
+        if own.path not in others:
+            registered = self._open_first(others, peer, submitters, rejected)
+            ways += [registered] if registered is not None else []
+        taken = {way.path for way in ways}
+        for path in candidates:
+            if path not in taken:
+                rejected.setdefault(str(path), f"ranks below {own.path}")
+        return tuple(ways), rejected
+
+    def _open_first(
+        self,
+        candidates: Sequence[Path],
+        peer: Peer,
+        submitters: Submitters,
+        rejected: dict[str, str],
+    ) -> Link | None:
+        """The first candidate that opens; a failed one becomes its own rejection."""
+        for path in candidates:
+            try:
+                return self._drivers[path.link].open(peer, path, submitters)
+            except PathRefused as refusal:
+                rejected[str(path)] = str(refusal.args[0])
+        return None
 
 
 def _channel_lost(channel: weakref.ref[Channel], connection: Connection) -> None:

@@ -2,7 +2,8 @@
 
 A peer on this host is met twice: at its address, where it proves who it is and names its door, an
 abstract unix socket; then at the door, where it proves it again and descriptors can travel. The
-first connection is closed.
+first connection is closed. Connections for bytes alone are made at its address, too, and handed to
+their link.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .control import Control, ask
 from .handshake import ClientHandshake
 from .pulse import map_pulse
 
-__all__ = ["Identity", "Met", "meet"]
+__all__ = ["Identity", "Met", "dial_wire", "meet"]
 
 # asm-generic/socket.h; Linux 6.5. Names the process without a moment in which its number is reused.
 SO_PEERPIDFD = 77
@@ -40,11 +41,15 @@ class Identity(NamedTuple):
 
 
 class Met(NamedTuple):
-    """A peer that proved itself."""
+    """A peer that proved itself.
+
+    ticket  names the control connection to those for bytes
+    """
 
     control: Control
     connection: Connection
     facts: Facts
+    ticket: bytes
 
 
 def meet(
@@ -78,23 +83,47 @@ def meet(
         close_all(fds)
         control = _control(connection, pulse, name, facts.epoch, call_timeout)
         undo.pop_all()
-    return Met(control, connection, facts)
+    return Met(control, connection, facts, welcome.ticket)
+
+
+def dial_wire(
+    us: Identity, address: Address, ticket: bytes, epoch: int, poller: Poller, timeout: float
+) -> socket.socket:
+    """One more connection to a peer that we met, for bytes: authenticated, and the caller's.
+
+    Blocks for at most `timeout` seconds. Raises PeerError, also when another epoch answers,
+    RightsError or Timeout.
+    """
+    name, deadline = str(address), time.monotonic() + timeout
+    sock = dial(address, timeout)
+    connection, welcome, fds = _shake(us, sock, poller, name, deadline, messages.DATA, ticket)
+    close_all(fds)
+    if welcome.facts.epoch != epoch:
+        connection.close()
+        raise PeerError("the peer was started anew", cause="epoch", peer=name)
+    return connection.release()
 
 
 def _shake(
-    us: Identity, sock: socket.socket, poller: Poller, peer: str, deadline: float
+    us: Identity,
+    sock: socket.socket,
+    poller: Poller,
+    peer: str,
+    deadline: float,
+    purpose: str = messages.CONTROL,
+    ticket: bytes = b"",
 ) -> tuple[Connection, messages.Welcome, list[int]]:
     connection = Connection(sock, _not_yet)
     connection.peer = peer
     with contextlib.ExitStack() as undo:
         undo.callback(connection.close)
         poller.watch(connection)
-        handshake = ClientHandshake(us.token, us.facts.epoch, auth.new_nonce())
+        handshake = ClientHandshake(us.token, us.facts.epoch, auth.new_nonce(), purpose)
         challenge, fds = ask(connection, handshake.hello, _left(deadline, peer), peer)
         close_all(fds)
         if not isinstance(challenge, messages.Challenge):
             raise _confused(peer)
-        proof = messages.Proof(handshake.prove(challenge), us.name, us.facts)
+        proof = messages.Proof(handshake.prove(challenge), us.name, us.facts, ticket)
         welcome, fds = ask(connection, proof, _left(deadline, peer), peer)
         undo.callback(close_all, fds)
         if not isinstance(welcome, messages.Welcome):

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from .. import _core
 from ..errors import Error, Full, PeerError, RightsError, Timeout, UsageError
 from ..link import Published
-from ..path import LinkKind
 from ..rpc import Connection, close_all
 from ..runtime import Mapping
 from . import messages
 from .deadline import deadline_after
 from .messages import Message
+from .regions import Links
 
 __all__ = ["Control", "ask"]
 
@@ -85,7 +85,7 @@ class Control:
     def notify(self, name: str, message: bytes, timeout: float | None) -> None:
         self._ask(messages.Notify(name, message), timeout)
 
-    def list_regions(self, link: LinkKind, timeout: float | None) -> Iterator[Published]:
+    def list_regions(self, links: Links, timeout: float | None) -> Iterator[Published]:
         """The peer's regions as they stand, each owned by who iterates. All within `timeout`."""
         end = time.monotonic() + (self._timeout if timeout is None else timeout)
         after, more = 0, True
@@ -93,7 +93,8 @@ class Control:
             left = end - time.monotonic()
             if left <= 0:
                 raise Timeout("listing regions took too long", cause="call_timeout", peer=self.peer)
-            answer, fds = ask(self._connection, messages.ListRegions(link, after), left, self.peer)
+            question = messages.ListRegions(*links, after)
+            answer, fds = ask(self._connection, question, left, self.peer)
             with contextlib.ExitStack() as undo:
                 undo.callback(close_all, fds)
                 if not isinstance(answer, messages.Regions) or not answer.fits(after, len(fds)):
@@ -103,6 +104,10 @@ class Control:
                     taken = fds[:count]
                     del fds[:count]
                     yield Published(record, taken)
+
+    def lose(self, why: PeerError) -> None:
+        """End the connection because of `why`, and with it the channel."""
+        self._connection.lose(why)
 
     def close(self) -> None:
         self.watch.lost = True

@@ -7,43 +7,36 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from .. import _core, config
-from ..address import Address, TcpAddress, UnixAddress
+from ..address import Address, TcpAddress
 from ..address import parse as parse_address
-from ..errors import (
-    ClosedError,
-    Error,
-    ForkedError,
-    NotQuiet,
-    UsageError,
-)
-from ..link import FabricDriver, LoopbackDriver
+from ..errors import ClosedError, Error, ForkedError, NotQuiet, UsageError
+from ..link import CmaDriver, Driver, FabricDriver, Facts, LoopbackDriver, TcpDriver
 from ..memory import Region
 from ..path import LinkKind, Path
-from ..rpc import Connection, Poller, listen, listen_abstract, token
+from ..rpc import Poller, token
 from ..runtime import HostRuntime, Place
-from . import messages
+from ..stats import Stats
 from .awaiting import Bells
 from .channel import Channel
 from .channels import Channels
 from .connect import Identity
 from .deadline import deadline_after
 from .drain import drain
-from .identity import facts_of_a_new_engine
-from .inbound import Inbound
+from .front import Front
+from .identity import facts_of, new_epoch
 from .mailbox import Mailbox, Notification
+from .options import choose
 from .pulse import Pulse
-from .regions import OwnRegions, Page
+from .regions import OwnRegions
+from .statistics import StatsLog, statistics
 
 __all__ = ["Engine", "Notification"]
 
 logger = logging.getLogger("kvferry.engine")
-
-REVOKE_AT_ONCE = 16
 
 
 class Engine:
@@ -61,23 +54,27 @@ class Engine:
     def __init__(self, *addresses: str, options: config.Options | None = None) -> None:
         self.options = options or config.from_environment()
         wanted = [parse_address(address, listening=True) for address in addresses]
-        self.facts = facts_of_a_new_engine()
+        self.epoch = new_epoch()  # names this life of the engine; never 0
         self._over: Error | None = None
         self._lock = threading.Lock()
         self._closing = threading.RLock()
-        self._inbounds: set[Inbound] = set()
         self._services: dict[str, Callable[[bytes], bytes]] = {}
         self._mailbox = Mailbox(self.options.notifications)
         self._copies = _core.CopyEngines(self.options.copy_engines)
         self._bells = Bells()
         self._runtime = HostRuntime(self._copies)
-        self._pulse: Pulse | None = None
-        drivers = {
-            LinkKind.LOOPBACK: LoopbackDriver(),
-            LinkKind.FABRIC: FabricDriver(self._runtime),
-        }
+        drivers: dict[LinkKind, Driver] = {}
         self._own = OwnRegions(self._runtime, drivers)
-        self._poller = Poller(f"{self.facts.epoch:016x}"[:8])
+        self._tcp = TcpDriver(self._own.spans)
+        every = (
+            LoopbackDriver(),
+            FabricDriver(self._runtime),
+            CmaDriver(self.epoch, self.options.ptracer),
+            self._tcp,
+        )
+        drivers |= {driver.kind: driver for driver in every}
+        self._drivers = drivers
+        self._poller = Poller(f"{self.epoch:016x}"[:8])
         self._channels = Channels(
             self.options,
             self._poller,
@@ -87,9 +84,8 @@ class Engine:
             self._bells,
             self._own.spans,
         )
-        self.addresses: tuple[str, ...] = ()
-        self._sockets: list[Any] = []
-        self._door = b""
+        self._front = Front(self, self._poller, self._own, self._tcp, self._mailbox)
+        self._stats_log = StatsLog(self._channels.live, self.options.stats_every)
         _open.add(self)
         try:
             self._listen(wanted)
@@ -97,10 +93,15 @@ class Engine:
             self.close()
             raise
 
+    @cached_property
+    def facts(self) -> Facts:
+        """What peers are told. Not before it listens."""
+        return facts_of(self.epoch, self._drivers.values())
+
     @property
-    def epoch(self) -> int:
-        """Names this life of the engine; drawn at random, never 0."""
-        return self.facts.epoch
+    def addresses(self) -> tuple[str, ...]:
+        """Where it listens."""
+        return self._front.addresses
 
     @property
     def name(self) -> str:
@@ -111,6 +112,16 @@ class Engine:
     def regions(self) -> Mapping[str, Region]:
         """This engine's regions by name."""
         return self._own.table
+
+    @property
+    def copy_engines(self) -> _core.CopyEngines:
+        """Its copy threads, which count what they have done and used."""
+        return self._copies
+
+    @property
+    def stats(self) -> dict[str, dict[Path, Stats]]:
+        """Sums over finished transfers: by peer, then by path. A channel's go with it."""
+        return statistics(self._channels.live())
 
     # ---- memory ----
 
@@ -135,21 +146,26 @@ class Engine:
         return region
 
     def register(self, name: str, buffer: Any) -> Region:
-        """Make a caller's buffer a foreign region: batches may name it by address.
+        """Make a caller's buffer a foreign region: batches may name it by address, and peers reach
+        it over links that map nothing (their foreign_path), to write unless it is read-only.
 
         The region keeps the buffer alive. The same range under the same name again returns the same
         region and counts. Raises UsageError for a partial overlap, a taken name, memory that is
         empty, not contiguous, or backed by a file.
         """
         self._check_open()
-        return self._own.register(name, buffer)
+        region = self._own.register(name, buffer)
+        if region.uses == 1:
+            self._announce(region)
+        return region
 
     def unregister(self, region: Region) -> None:
         """End a region: no new transfers, wait for those in flight, peers let go, memory is freed.
 
         Transfers over it may end within the grace for quiet, then they are aborted; at peers the
         same again. Blocks for at most four graces. A peer that stays silent keeps its mapping,
-        whose pages are nobody else's. Raises ClosedError for a region that is not registered,
+        whose pages are nobody else's; what one reaches over cma is not freed then, and may be
+        unregistered again. Raises ClosedError for a region that is not registered,
         NotQuiet when a copy over it does not stop.
         """
         self._check_open()
@@ -164,22 +180,43 @@ class Engine:
         *,
         path: str | Path = "auto",
         timeout: float = 3.0,
+        link: str | None = None,
+        submitter: str | None = None,
+        staging: str | None = None,
         streams: int | None = None,
         inline_below: int | None = None,
+        max_transfers_per_batch: int | None = None,
+        bounce: str | None = None,
     ) -> Channel:
         """The channel to the engine at `address` over `path`; one per peer, path and options.
 
         path          a preset's name, "link/submitter/staging", or a Path
+        link, submitter, staging
+                      force this field of whatever the preset permits
         streams       a transfer under a host path, 1 to 8; default: one a copy engine
         inline_below  bytes; smaller batches are copied by their caller under a host path
+        max_transfers_per_batch
+                      a coprocessor's logical batch, 1 to 1,920
+        bounce        the pool that is staged through, "NUM:SIZE_MB"; "0:0": nothing is staged
 
-        Blocks for at most `timeout` seconds. Raises UsageError (address, path, range), PathRefused
-        with a reason for every path, PeerError (not there, another version), RightsError (token),
-        Timeout.
+        Blocks for at most `timeout` seconds. Raises UsageError (address, path, range, or the two
+        options that contradict each other), PathRefused with a reason for every path, PeerError
+        (not there, another version), RightsError (token), Timeout.
         """
         self._check_open()
         us = Identity(self.name, self.facts, self._token)
-        return self._channels.connect(us, address, path, timeout, streams, inline_below)
+        options = choose(
+            self.options,
+            path,
+            link=link,
+            submitter=submitter,
+            staging=staging,
+            streams=streams,
+            inline_below=inline_below,
+            max_transfers_per_batch=max_transfers_per_batch,
+            bounce=bounce,
+        )
+        return self._channels.connect(us, address, options, timeout)
 
     def serve(self, service: str, handler: Callable[[bytes], bytes]) -> None:
         """Answer Channel.call(service, request) of peers with handler(request).
@@ -226,11 +263,13 @@ class Engine:
     def _close(self) -> list[NotQuiet]:
         """Close everything; what did not become quiet within the grace."""
         self._mailbox.close()
+        self._stats_log.close()
+        self._front.revoke_all(self._own.table.values(), self.options.quiet_grace)
         restless = self._channels.close()
-        self._close_sockets()
-        if self._pulse is not None:
-            self._pulse.close()
+        self._front.close()
         self._poller.close()
+        for driver in self._drivers.values():
+            driver.close()
         self._copies.stop()  # from here on every copy is quiet, and memory may go
         for error in self._channels.close():
             logger.error("a channel cannot be closed: %s", error)
@@ -247,100 +286,39 @@ class Engine:
     def __repr__(self) -> str:
         return f"<Engine {self.name}>"
 
-    # ---- what inbound connections ask for ----
-
-    def welcome(self, proof: bytes) -> messages.Welcome:
-        return messages.Welcome(proof, self.name, self.facts, self._door)
-
-    def share_pulse(self) -> list[int]:
-        return [] if self._pulse is None else self._pulse.share()
-
-    def page_of_regions(self, link: LinkKind, after: int, most: int) -> Page:
-        return self._own.publish_after(link, after, most)
+    # ---- what its front asks for ----
 
     def answer(self, service: str, request: bytes) -> bytes:
+        """What the handler of `service` says. Raises UsageError when there is none."""
         handler = self._services.get(service)
         if handler is None:
             raise UsageError(f"there is no service {service!r}", cause="no_service")
         return handler(request)
 
-    def deliver(self, peer: str, name: str, message: bytes) -> bool:
-        """False when the queue is full."""
-        return self._mailbox.put(Notification(peer, name, message))
-
-    # ---- listening ----
+    # ---- inside ----
 
     def _listen(self, wanted: list[Address]) -> None:
         if not wanted:
             return
-        _ = self._token  # refuse a bad one before anybody can connect
-        self._pulse = Pulse(self._runtime, self.epoch)
-        door = listen_abstract()
-        self._sockets.append((door, None))
-        self._door = _abstract_name(door.getsockname())
-        for address in wanted:
-            sock = listen(address)
-            self._sockets.append((sock, address))
-            if isinstance(address, TcpAddress):
-                address = TcpAddress(address.host, sock.getsockname()[1])
-            self.addresses += (str(address),)
-        for sock, _ in self._sockets:
-            self._poller.listen(sock, self._accept)
-
-    def _accept(self, sock: Any) -> Connection:
-        inbound = Inbound(self, self._token)
-        with self._lock:
-            self._inbounds.add(inbound)
-        return Connection(sock, inbound.serve, on_lost=partial(self._inbound_lost, inbound))
-
-    def _inbound_lost(self, inbound: Inbound, connection: Connection) -> None:
-        with self._lock:
-            self._inbounds.discard(inbound)
-
-    def _close_sockets(self) -> None:
-        for sock, address in self._sockets:
-            self._poller.forget(sock)
-            if isinstance(address, UnixAddress):
-                _unlink(address.path)
-            sock.close()
-        self._sockets.clear()
+        token = self._token  # refuse a bad one before anybody can connect
+        self._front.bind(wanted, Pulse(self._runtime, self.epoch))
+        self._tcp.addresses = [
+            text for text in self.addresses if isinstance(parse_address(text), TcpAddress)
+        ]
+        self._front.open(token)
 
     @cached_property
     def _token(self) -> bytes:
         return token.load(self.options)
 
-    # ---- regions going and coming ----
-
     def _announce(self, region: Region) -> None:
-        for inbound in self._subscribers():
-            published = self._own.publish(inbound.link, region) if inbound.link else None
-            if published is not None and inbound.announce(published):
-                self._poller.submit(partial(inbound.pay, self.options.call_timeout))
+        self._front.announce(region, self.options.call_timeout)
 
     def _retire(self, region: Region) -> None:
         text = "the local region was unregistered"
         drain(region.span, self._channels.live(), self.options.quiet_grace, text)
-        self._revoke(region)
-        self._own.free(region)
-
-    def _revoke(self, region: Region) -> None:
-        """Ask every peer to let go of it, several at once; not in the poller's workers, since who
-        unregisters may be one of them."""
-        from concurrent.futures import ThreadPoolExecutor
-
-        subscribers = self._subscribers()
-        if not subscribers:
-            return
-        timeout = 2 * self.options.quiet_grace
-        with ThreadPoolExecutor(min(len(subscribers), REVOKE_AT_ONCE)) as threads:
-            answers = threads.map(lambda each: each.revoke(region.serial, timeout), subscribers)
-            kept = [answer for answer in answers if not answer]
-        if kept:
-            logger.warning("%d peers still map %r; its pages are theirs now", len(kept), region)
-
-    def _subscribers(self) -> list[Inbound]:
-        with self._lock:
-            return [inbound for inbound in self._inbounds if inbound.link is not None]
+        if self._front.revoke(region, 2 * self.options.quiet_grace):
+            self._own.free(region)
 
     def _free_regions(self) -> None:
         for region in [*self._own.table.values(), *self._own.leaving]:
@@ -359,24 +337,12 @@ class Engine:
         if self._over is None:
             self._over = ForkedError(f"engine {self.name} belongs to the parent", cause="forked")
         self._channels.forked()
-        for inbound in self._inbounds:
-            inbound.abandon()
-        for sock, _ in self._sockets:
-            sock.close()
+        self._front.forked()
         self._poller.abandon()
+        for driver in self._drivers.values():
+            driver.forked()
         self._own.forked()
-        if self._pulse is not None:
-            self._pulse.forked()
         self._bells.forked()
-
-
-def _abstract_name(name: str | bytes) -> bytes:
-    return name.encode() if isinstance(name, str) else name
-
-
-def _unlink(path: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(path)
 
 
 # Engines of this process until they are closed: native threads copy for them, and a forked child

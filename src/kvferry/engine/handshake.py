@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..errors import PeerError, RightsError
 from ..rpc import auth
-from .messages import CONTROL, VERSION, Challenge, Hello
+from .messages import CONTROL, DATA, VERSION, Challenge, Hello
 
 __all__ = ["ClientHandshake", "ServerHandshake"]
 
@@ -21,9 +21,9 @@ MEND = "give both sides the same KVFERRY_TOKEN, or the same token file"
 class ClientHandshake:
     """The side that connects, for one connection."""
 
-    def __init__(self, token: bytes, epoch: int, nonce: bytes) -> None:
+    def __init__(self, token: bytes, epoch: int, nonce: bytes, purpose: str = CONTROL) -> None:
         self._token = token
-        self.hello = Hello(VERSION, CONTROL, epoch, nonce)
+        self.hello = Hello(VERSION, purpose, epoch, nonce)
         self._transcript: auth.Transcript | None = None
 
     def prove(self, challenge: Challenge) -> bytes:
@@ -66,7 +66,7 @@ def _transcript(hello: Hello, challenge: Challenge) -> auth.Transcript:
             f"{challenge.version}",
             cause="version",
         )
-    if hello.purpose != CONTROL:
+    if hello.purpose not in (CONTROL, DATA):
         raise PeerError(f"a connection for {hello.purpose!r}", cause="protocol")
     for nonce in (hello.nonce, challenge.nonce):
         if len(nonce) != auth.NONCE_SIZE:

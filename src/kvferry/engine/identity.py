@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
-from ..link import DRIVERS, Facts
+from ..link import Driver, Facts
 
-__all__ = ["facts_of_a_new_engine"]
+__all__ = ["facts_of", "new_epoch"]
 
 
-def facts_of_a_new_engine() -> Facts:
-    """Facts of this process, with an epoch nobody had before."""
+def new_epoch() -> int:
+    """A number that no engine had before."""
+    return secrets.randbits(63) + 1
+
+
+def facts_of(epoch: int, drivers: Iterable[Driver]) -> Facts:
+    """Facts of an engine in this process, as they stand."""
     return Facts(
-        epoch=secrets.randbits(63) + 1,
+        epoch=epoch,
         boot=_read("/proc/sys/kernel/random/boot_id"),
         network=_namespace("net"),
-        links=tuple(driver.kind.value for driver in DRIVERS),
+        links={driver.kind.value: driver.facts() for driver in drivers},
     )
 
 

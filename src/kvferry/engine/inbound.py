@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import secrets
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -11,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Error, Full, PeerError, RightsError, UsageError
 from ..link import Published
+from ..memory import Region
 from ..path import LinkKind
 from ..rpc import LIMIT, MAX_FDS, Connection, auth, close_all
 from . import messages
 from .control import ask
 from .handshake import ServerHandshake
 from .messages import Message
+from .regions import Links
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .front import Front
 
 __all__ = ["Inbound"]
 
@@ -32,6 +36,7 @@ class Phase(Enum):
     NEW = "new"
     CHALLENGED = "challenged"
     OPEN = "open"
+    GIVEN = "given to its link"
     REFUSED = "refused"
 
 
@@ -39,16 +44,22 @@ Answer = tuple[Message, Sequence[int]]
 
 
 class Inbound:
-    """One connection that somebody made to this engine. Its methods run in poller workers."""
+    """One connection that somebody made to this engine. Its methods run in poller workers.
 
-    def __init__(self, engine: Engine, token: bytes) -> None:
-        self._engine = engine
+    ticket  names it to connections for bytes, which live as long as it
+    links   over which it wants to hear of regions; None before it asked
+    """
+
+    def __init__(self, front: Front, token: bytes) -> None:
+        self._front = front
         self._phase = Phase.NEW
-        self._handshake = ServerHandshake(token, engine.epoch, auth.new_nonce())
-        self._link: LinkKind | None = None
+        self._handshake = ServerHandshake(token, front.epoch, auth.new_nonce())
         self._connection: Connection | None = None
         self._owed: deque[Published] = deque()
         self._paying = threading.Lock()
+        self._purpose = messages.CONTROL
+        self.links: Links | None = None
+        self.ticket = secrets.token_bytes(16)
         self.peer = "?"
         self.epoch = 0
 
@@ -78,6 +89,7 @@ class Inbound:
         self._phase = Phase.REFUSED  # unless this goes well
         challenge = self._handshake.challenge(message)
         self.epoch = message.epoch
+        self._purpose = message.purpose
         self._phase = Phase.CHALLENGED
         return challenge, ()
 
@@ -89,38 +101,49 @@ class Inbound:
         assert self._connection is not None, "set by serve"
         self.peer = message.name
         self._connection.peer = message.name
+        if self._purpose == messages.DATA:
+            return self._carry(message.ticket, proof)
         self._connection.limit = LIMIT
         self._connection.authenticated = True
         self._phase = Phase.OPEN
-        pulse = self._engine.share_pulse() if self._connection.credentials else []
-        return self._engine.welcome(proof), _Lent(pulse)
+        pulse = self._front.share_pulse() if self._connection.credentials else []
+        return self._front.welcome(proof, self.ticket), _Lent(pulse)
+
+    def _carry(self, ticket: bytes, proof: bytes) -> Answer:
+        """A connection for bytes: after this answer it is the link's."""
+        owner = self._front.holder_of(ticket, self.epoch)
+        assert self._connection is not None, "set by serve"
+
+        def hand_over(sock: socket.socket) -> None:
+            self._front.carry(sock, self, owner)
+
+        self._connection.hand_over = hand_over
+        self._connection.authenticated = True
+        self._phase = Phase.GIVEN
+        return self._front.welcome(proof, b""), ()
 
     def _list(self, message: messages.ListRegions) -> Answer:
         """Also the subscription: from here on new regions are announced."""
         try:
-            self._link = LinkKind(message.link)
-        except ValueError:
-            raise UsageError(f"unknown link {message.link!r}", cause="path") from None
-        published, last, more = self._engine.page_of_regions(self._link, message.after, MAX_FDS)
+            foreign = None if message.foreign_link is None else LinkKind(message.foreign_link)
+            self.links = Links(LinkKind(message.link), foreign)
+        except ValueError as error:
+            raise UsageError(f"unknown link: {error}", cause="path") from None
+        published, last, more = self._front.page_of_regions(self.links, message.after, MAX_FDS)
         fds = [fd for each in published for fd in each.fds]
         records = [each.record for each in published]
         counts = [len(each.fds) for each in published]
         return messages.Regions(records, counts, last, more), _Lent(fds)
 
     def _call(self, message: messages.Call) -> Answer:
-        return messages.Result(self._engine.answer(message.service, message.request)), ()
+        return messages.Result(self._front.answer(message.service, message.request)), ()
 
     def _notify(self, message: messages.Notify) -> Answer:
-        if not self._engine.deliver(self.peer, message.name, message.message):
+        if not self._front.deliver(self.peer, message.name, message.message):
             raise Full("the queue of notifications is full", cause="queue_full")
         return messages.Empty(), ()
 
     # ---- what this engine tells the other ----
-
-    @property
-    def link(self) -> LinkKind | None:
-        """Over which link it wants to hear of regions; None before it asked."""
-        return self._link
 
     def announce(self, published: Published) -> bool:
         """Owe the peer the news of a region, and own it; True when `pay` is to be called."""
@@ -163,6 +186,17 @@ class Inbound:
             return connection.lost is not None
         close_all(received)
         return isinstance(answer, messages.Empty)
+
+    def reaches(self, region: Region, link: LinkKind) -> bool:
+        """Does it reach our region over this link?"""
+        if self.links is None:
+            return False
+        return link is (self.links.own if region.own else self.links.foreign)
+
+    def hang_up(self) -> None:
+        """It does not let go of what it was told to let go of: end its channel here."""
+        if self._connection is not None:
+            self._connection.lose(PeerError("it does not answer", cause="silent", peer=self.peer))
 
     def abandon(self) -> None:
         """In a forked child."""

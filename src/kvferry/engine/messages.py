@@ -21,6 +21,7 @@ from ..memory import RegionRecord
 
 __all__ = [
     "CONTROL",
+    "DATA",
     "VERSION",
     "Announce",
     "Call",
@@ -41,10 +42,11 @@ __all__ = [
 ]
 
 # Raised when a message or a frame changes its meaning; engines of unequal versions do not talk.
-VERSION = 1
+VERSION = 2
 
-# The one purpose a connection has so far.
+# What a connection is for. After the handshake of one for data, bytes follow that are no messages.
 CONTROL = "control"
+DATA = "data"
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -61,24 +63,31 @@ class Challenge(msgspec.Struct, frozen=True, tag="challenge"):
 
 
 class Proof(msgspec.Struct, frozen=True, tag="proof"):
+    """`ticket`, on a connection for data: that of the control connection it belongs to."""
+
     proof: bytes
     name: str
     facts: Facts
+    ticket: bytes = b""
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
-    """`door` is the name of the abstract unix socket where handles are passed."""
+    """`door` is the name of the abstract unix socket where handles are passed. `ticket` names this
+    connection to those for data that are to live as long as it."""
 
     proof: bytes
     name: str
     facts: Facts
     door: bytes
+    ticket: bytes
 
 
 class ListRegions(msgspec.Struct, frozen=True, tag="list"):
-    """Regions with a serial above `after`, over `link`."""
+    """Regions with a serial above `after`: own ones over `link`, registered ones over
+    `foreign_link`, where there is one."""
 
     link: str
+    foreign_link: str | None
     after: int
 
 

@@ -1,4 +1,4 @@
-"""Which path a channel takes: candidates in order, and a reason for every other. Pure."""
+"""Which paths a channel takes: candidates in order, and a reason for every other. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..link import Driver, Facts
 from ..path import LinkKind, Path
 
-__all__ = ["Ranking", "rank"]
+__all__ = ["Ranking", "foreign", "rank"]
 
 
 class Ranking(NamedTuple):
@@ -25,10 +25,25 @@ def rank(
     candidates = []
     rejected = {}
     for path in wanted:
-        driver = drivers.get(path.link)
-        reason = "this engine has no such link" if driver is None else driver.refuse(ours, theirs)
+        reason = path.refusal or _refusal(drivers.get(path.link), ours, theirs)
         if reason is None:
             candidates.append(path)
         else:
             rejected[path] = reason
     return Ranking(tuple(candidates), rejected)
+
+
+def foreign(chosen: Path, candidates: Sequence[Path]) -> tuple[Path, ...]:
+    """Of the candidates, those for memory that the peer merely registered, best first.
+
+    What reaches all of the peer's memory serves for both: a second link would be one too many.
+    """
+    if chosen.sees_registered:
+        return (chosen,)
+    return tuple(path for path in candidates if path.sees_registered)
+
+
+def _refusal(driver: type[Driver] | None, ours: Facts, theirs: Facts) -> str | None:
+    if driver is None:
+        return "this engine has no such link"
+    return driver.refuse(ours, theirs)

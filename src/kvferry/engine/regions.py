@@ -18,7 +18,14 @@ from ..memory.backing import MappedFile, files_behind
 from ..path import LinkKind
 from ..runtime import Access, Place, Runtime
 
-__all__ = ["OwnRegions", "Page"]
+__all__ = ["Links", "OwnRegions", "Page"]
+
+
+class Links(NamedTuple):
+    """Over which links one peer reaches our regions: allocated ones, and registered ones."""
+
+    own: LinkKind
+    foreign: LinkKind | None
 
 
 class Page(NamedTuple):
@@ -94,16 +101,19 @@ class OwnRegions:
             self.table.remove(region)
             return True
 
-    def publish(self, link: LinkKind, region: Region) -> Published | None:
-        """What a peer needs to reach `region` over `link`; None when it cannot, or it is gone."""
+    def publish(self, links: Links, region: Region) -> Published | None:
+        """What a peer needs to reach `region` over its links; None: it cannot, or it is gone."""
+        link = links.own if region.own else links.foreign
+        if link is None:
+            return None
         with self._sharing:
             try:
                 return self._drivers[link].publish(region)
             except ClosedError:
                 return None
 
-    def publish_after(self, link: LinkKind, after: int, most: int) -> Page:
-        """`most` regions with a serial above `after`; those that `link` cannot reach left out."""
+    def publish_after(self, links: Links, after: int, most: int) -> Page:
+        """`most` regions with a serial above `after`; those that `links` cannot reach left out."""
         later = sorted(
             (region for region in self.table.values() if region.serial > after),
             key=lambda region: region.serial,
@@ -113,7 +123,7 @@ class OwnRegions:
         with ExitStack() as undo:
             published = []
             for region in page:
-                each = self.publish(link, region)
+                each = self.publish(links, region)
                 if each is not None:
                     undo.callback(each.discard)
                     published.append(each)

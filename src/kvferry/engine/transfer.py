@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from .. import _core
 from .._core import PENDING, Flight
 from ..batch import Batch
-from ..errors import Cancelled, Error, PeerError, Timeout, UsageError
+from ..errors import Cancelled, Error, UsageError
 from .deadline import deadline_after
+from .failure import Failure, Status
 from .report import Report
 
 if TYPE_CHECKING:
     from .channel import Channel
 
-__all__ = ["Failure", "Status", "Transfer", "timed_out"]
-
-logger = logging.getLogger("kvferry.engine")
-
-
-class Status(Enum):
-    """Where a transfer stands. All but PENDING are final.
-
-    DONE     every byte is visible at the destination, in the memory of the peer's epoch
-    FAILED   nothing more will be written on either side; what was written is unspecified
-    UNKNOWN  the peer is gone: local memory is quiet, the remote side cannot be known
-    """
-
-    PENDING = "pending"
-    DONE = "done"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
+__all__ = ["Transfer"]
 
 
 class Transfer(Flight):
@@ -59,7 +41,9 @@ class Transfer(Flight):
         When `timeout` seconds pass first it is aborted, and Timeout is raised once it is quiet; a
         transfer that was complete by then is returned after all. Raises NotQuiet when quiet does
         not come within the engine's grace: bytes may still land, the channel is dead. Raises
-        Cancelled, PeerError (unknown outcome) or what ended the channel. Takes signals.
+        Cancelled, PeerError (unknown outcome) or what ended the channel; UsageError, RightsError or
+        ClosedError for a range that was refused late, and for memory that is not there. Takes
+        signals.
         """
         return self.wait_until(None if timeout is None else deadline_after(timeout))
 
@@ -74,7 +58,7 @@ class Transfer(Flight):
             channel.settle(self)
         if self.failure is not None:
             raise self.failure.look()
-        return Report(channel.path, self)
+        return Report(channel.path_of(self.d), self)
 
     def cancel(self) -> None:
         """Ask for it to stop, and return. It never alters an outcome; wait returns after quiet."""
@@ -122,54 +106,3 @@ class Transfer(Flight):
 
     def __repr__(self) -> str:
         return f"<Transfer of {self.batch!r} with {self.channel.peer}: {self.status.value}>"
-
-
-class Failure:
-    """How a transfer ended that did not succeed: an error somebody should look at."""
-
-    __slots__ = ("_error", "_seen", "status")
-
-    def __init__(self, status: Status, error: Error) -> None:
-        self.status = status
-        self._error = error
-        self._seen = False
-
-    @classmethod
-    def of(cls, transfer: Transfer, gone: bool) -> Failure:
-        """Judge a quiet transfer that did not land."""
-        outcome = transfer.done.outcome
-        if gone or outcome == _core.OK:
-            return cls(Status.UNKNOWN, _unknown(transfer))
-        if outcome == _core.EXPIRED or transfer.why is None:
-            return cls(Status.FAILED, timed_out(transfer.channel.peer))
-        error = transfer.why.again()
-        error.bytes_moved = None
-        return cls(Status.FAILED, error)
-
-    def look(self) -> Error:
-        """The error, to be raised."""
-        self._seen = True
-        return self._error.again()
-
-    def dismiss(self) -> None:
-        """Nobody needs to look: it is known, or another thread judged first."""
-        self._seen = True
-
-    def __del__(self) -> None:
-        if not self._seen:
-            logger.warning("nobody looked at the failure of a transfer: %s", self._error)
-
-
-def timed_out(peer: str) -> Timeout:
-    return Timeout("the transfer took too long", cause="timeout", peer=peer, bytes_moved=None)
-
-
-def _unknown(transfer: Transfer) -> PeerError:
-    what = "reached it" if transfer.op == _core.WRITE else "was read from it"
-    return PeerError(
-        f"the peer is gone; what {what} is unknown",
-        cause="peer_gone",
-        peer=transfer.channel.peer,
-        bytes_moved=None,
-        safe_to_retry=False,
-    )

@@ -4,10 +4,23 @@ A driver is a link's half that lives once per engine, a link its half per channe
 them; the contract they keep is in `base` and is tested by one class for all of them.
 """
 
-from .base import Driver, Facts, Link, Published
+from .base import Driver, Facts, Link, Peer, Published
+from .cma import CmaDriver
 from .fabric import FabricDriver
 from .loopback import LoopbackDriver
+from .tcp import TcpDriver
 
-__all__ = ["DRIVERS", "Driver", "FabricDriver", "Facts", "Link", "LoopbackDriver", "Published"]
+__all__ = [
+    "DRIVERS",
+    "CmaDriver",
+    "Driver",
+    "FabricDriver",
+    "Facts",
+    "Link",
+    "LoopbackDriver",
+    "Peer",
+    "Published",
+    "TcpDriver",
+]
 
-DRIVERS: tuple[type[Driver], ...] = (LoopbackDriver, FabricDriver)
+DRIVERS: tuple[type[Driver], ...] = (LoopbackDriver, FabricDriver, CmaDriver, TcpDriver)

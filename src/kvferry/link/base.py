@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import socket
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 import msgspec
 
-from .._core import Descriptors, Done
+from .._core import Descriptors, Done, PeerWatch
+from ..errors import PeerError
 from ..memory import Region, RegionRecord, RemoteRegion
-from ..path import LinkKind
-from ..submit import Slot, Submitter
+from ..path import LinkKind, Path
+from ..submit import Slot, Submitters
 
-__all__ = ["Driver", "Facts", "Link", "Published"]
+__all__ = ["Driver", "Facts", "Link", "Peer", "Published"]
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -22,13 +25,32 @@ class Facts(msgspec.Struct, frozen=True):
     epoch    drawn at random by each engine when it starts
     boot     identity of the running kernel: equal on one host only
     network  identity of the network namespace, within which a unix socket can be reached
-    links    what the engine offers
+    links    what the engine offers, and what the driver of each tells
     """
 
     epoch: int
     boot: str
     network: int
-    links: tuple[str, ...]
+    links: dict[str, dict[str, int | str]]
+
+
+class Peer(NamedTuple):
+    """A peer that proved itself, as a driver sees it when a channel opens.
+
+    name   its address
+    pid    of its process, as this process sees it; None where the kernel does not say
+    pidfd  a descriptor of its process, borrowed until the link is closed; None where there is none
+    wire   dials one more authenticated connection to it, for bytes; blocks, raises PeerError,
+           RightsError or Timeout
+    watch  tells whether it is still there
+    """
+
+    name: str
+    facts: Facts
+    pid: int | None
+    pidfd: int | None
+    wire: Callable[[], socket.socket]
+    watch: PeerWatch | None = None
 
 
 class Published(NamedTuple):
@@ -48,6 +70,10 @@ class Driver(ABC):
 
     kind: LinkKind
 
+    def facts(self) -> dict[str, int | str]:
+        """What a peer must know of this side before it can judge the link."""
+        return {}
+
     @staticmethod
     @abstractmethod
     def refuse(ours: Facts, theirs: Facts) -> str | None:
@@ -58,16 +84,41 @@ class Driver(ABC):
         """What a peer needs to reach the region; None when it cannot over this link."""
 
     @abstractmethod
-    def open(self, peer: str, epoch: int, submitter: Submitter) -> Link:
-        """The half that serves one channel."""
+    def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
+        """The half that serves one channel over `path`. Raises PathRefused with the reason."""
+
+    def serve(self, sock: socket.socket, owner: Hashable) -> None:
+        """Answer a peer on a connection that it dialled for bytes and that proved itself.
+
+        Takes the socket over, also when it raises; returns at once. Served until the peer or
+        `dismiss` ends it. Raises PeerError where nothing is to be served.
+        """
+        sock.close()
+        raise PeerError(f"the link {self.kind.value} is not served", cause="not_served")
+
+    def dismiss(self, owner: Hashable) -> None:
+        """Serve this owner's connections no longer; on return they touch no memory any more.
+
+        Blocks for a moment, not for the peer. No connections: nothing to do.
+        """
+
+    def close(self) -> None:
+        """The engine ends: nobody is served any more, and every channel is closed."""
+
+    def forked(self) -> None:
+        """In a forked child: close inherited descriptors; threads of this driver are not here."""
 
 
 class Link(ABC):
     """One per channel. Thread-safe.
 
+    path  what it was opened for
+
     Descriptors given to submit were resolved: their addresses are valid here. The caller keeps them
     and all memory alive until `done` is quiet.
     """
+
+    path: Path
 
     @abstractmethod
     def attach(self, published: Published) -> RemoteRegion:
@@ -79,7 +130,12 @@ class Link(ABC):
 
     @abstractmethod
     def submit(
-        self, op: int, d: Descriptors, done: Done, deadline: int | None = None
+        self,
+        op: int,
+        d: Descriptors,
+        done: Done,
+        deadline: int | None = None,
+        patient: bool = False,
     ) -> Slot | None:
         """Start the transfer; see Submitter.submit. Returns what was lent to it, for release.
 
@@ -105,3 +161,6 @@ class Link(ABC):
     @abstractmethod
     def close(self) -> None:
         """No transfer is in flight and every region is detached."""
+
+    def forked(self) -> None:
+        """In a forked child: close inherited descriptors."""

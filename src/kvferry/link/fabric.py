@@ -11,17 +11,15 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from .._core import Span
-from ..errors import UsageError
 from ..memory import Region, RegionRecord, RemoteRegion
-from ..path import LinkKind
+from ..path import LinkKind, Path
 from ..runtime import Access, Runtime, ShareHandle
-from ..submit import Submitter
-from .base import Driver, Facts, Link, Published
+from ..submit import Submitter, Submitters
+from .base import Driver, Facts, Link, Peer, Published
+from .registered import bad_region, check_record
 from .stream import StreamLink
 
 __all__ = ["FabricDriver"]
-
-ADDRESSES = 1 << 64
 
 
 class FabricDriver(Driver):
@@ -49,6 +47,7 @@ class FabricDriver(Driver):
         record = RegionRecord(
             serial=region.serial,
             name=region.name,
+            own=region.own,
             base=region.address,
             length=region.length,
             size=handle.size,
@@ -57,37 +56,33 @@ class FabricDriver(Driver):
         )
         return Published(record, [handle.fd])
 
-    def open(self, peer: str, epoch: int, submitter: Submitter) -> Link:
-        return FabricLink(peer, epoch, submitter, self._runtime)
+    def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
+        return FabricLink(peer, path, submitters.make(path.submitter), self._runtime)
 
 
 class FabricLink(StreamLink):
     """Maps the peer's regions."""
 
-    def __init__(self, peer: str, epoch: int, submitter: Submitter, runtime: Runtime) -> None:
-        super().__init__(peer, epoch, submitter)
+    def __init__(self, peer: Peer, path: Path, submitter: Submitter, runtime: Runtime) -> None:
+        super().__init__(peer, path, submitter)
         self._runtime = runtime
 
     def attach(self, published: Published) -> RemoteRegion:
         record, access = published.record, _access(published.record)
         if len(published.fds) != 1:
             published.discard()
-            raise self._bad(record, f"comes with {len(published.fds)} descriptors")
+            raise bad_region(record, self.peer, f"comes with {len(published.fds)} descriptors")
         handle = ShareHandle(published.fds[0], record.size, record.page, access)
         allocation = self._runtime.import_handle(handle)
         with allocation, ExitStack() as undo:
-            if not 0 < record.length <= allocation.size:
+            check_record(record, self.peer)
+            if record.length > allocation.size:
                 claim = f"claims {record.length} bytes, its handle has {allocation.size}"
-                raise self._bad(record, claim)
-            if not 0 <= record.base <= ADDRESSES - record.length:
-                raise self._bad(record, f"claims to lie at {record.base:#x}")
+                raise bad_region(record, self.peer, claim)
             reservation = undo.enter_context(self._runtime.reserve(allocation.size))
             mapping = self._runtime.map(allocation, reservation, access)
         span = Span(record.base, record.length, mapping.address, not record.readonly)
-        return RemoteRegion(record, self.peer, self.epoch, span, mapping)
-
-    def _bad(self, record: RegionRecord, what: str) -> UsageError:
-        return UsageError(f"region {record.name!r} {what}", cause="bad_handle", peer=self.peer)
+        return RemoteRegion(record, self.peer, self.epoch, self.path, span, mapping)
 
     def detach(self, region: RemoteRegion) -> None:
         if region.mapping is not None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from .._core import Span
-from ..memory import Region, RegionRecord, RemoteRegion
-from ..path import LinkKind
-from ..runtime import Access
-from ..submit import Submitter
-from .base import Driver, Facts, Link, Published
+from ..memory import Region, RemoteRegion
+from ..path import LinkKind, Path
+from ..submit import Submitters
+from .base import Driver, Facts, Link, Peer, Published
+from .registered import attach_registered, publish_registered
 from .stream import StreamLink
 
 __all__ = ["LoopbackDriver"]
@@ -22,30 +21,18 @@ class LoopbackDriver(Driver):
     def refuse(ours: Facts, theirs: Facts) -> str | None:
         return None if ours.epoch == theirs.epoch else "the peer is another engine"
 
-    def publish(self, region: Region) -> Published | None:
-        record = RegionRecord(
-            serial=region.serial,
-            name=region.name,
-            base=region.address,
-            length=region.length,
-            size=region.length,
-            page=1,
-            readonly=region.readonly or region.shared is Access.READ,
-            handle="address",
-        )
-        return Published(record, [])
+    def publish(self, region: Region) -> Published:
+        return publish_registered(region)
 
-    def open(self, peer: str, epoch: int, submitter: Submitter) -> Link:
-        return LoopbackLink(peer, epoch, submitter)
+    def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
+        return LoopbackLink(peer, path, submitters.make(path.submitter))
 
 
 class LoopbackLink(StreamLink):
     """Remote addresses are local addresses."""
 
     def attach(self, published: Published) -> RemoteRegion:
-        record = published.record
-        span = Span(record.base, record.length, record.base, not record.readonly)
-        return RemoteRegion(record, self.peer, self.epoch, span, None)
+        return attach_registered(published, self.peer, self.epoch, self.path)
 
     def detach(self, region: RemoteRegion) -> None:
         """Nothing was mapped."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .._core import Descriptors, Done
+from ..path import Path
 from ..submit import Slot, Submitter
-from .base import Link
+from .base import Link, Peer
 
 __all__ = ["StreamLink"]
 
@@ -12,22 +13,27 @@ __all__ = ["StreamLink"]
 class StreamLink(Link):
     """Leaves the copying to a submitter."""
 
-    def __init__(self, peer: str, epoch: int, submitter: Submitter) -> None:
-        self.peer = peer
-        self.epoch = epoch
+    def __init__(self, peer: Peer, path: Path, submitter: Submitter) -> None:
+        self.peer = peer.name
+        self.epoch = peer.facts.epoch
+        self.path = path
         self._submitter = submitter
 
     def submit(
-        self, op: int, d: Descriptors, done: Done, deadline: int | None = None
+        self,
+        op: int,
+        d: Descriptors,
+        done: Done,
+        deadline: int | None = None,
+        patient: bool = False,
     ) -> Slot | None:
-        return self._submitter.submit(op, d, done, deadline)
+        return self._submitter.submit(op, d, done, deadline, patient)
 
     def wake(self) -> None:
         self._submitter.wake()
 
     def abort(self, done: Done) -> None:
-        done.abort()
-        self._submitter.wake()  # what was never begun is dropped, and that completes it
+        self._submitter.abort(done)
 
     def help(self, lent: Slot, done: Done, deadline: int | None) -> None:
         self._submitter.help(lent, done, deadline)

@@ -7,7 +7,7 @@ into addresses valid here, or into an error, before anything moves.
 from .record import RegionRecord, check_name
 from .region import Region
 from .remote import RemoteRegion
-from .resolve import check_buffer, refusal, resolve
+from .resolve import check_buffer, late_refusal, refusal, resolve
 from .suballocator import SubAllocator
 from .table import RegionTable
 
@@ -19,6 +19,7 @@ __all__ = [
     "SubAllocator",
     "check_buffer",
     "check_name",
+    "late_refusal",
     "refusal",
     "resolve",
 ]

@@ -28,18 +28,20 @@ class RegionRecord(msgspec.Struct, frozen=True, tag=True):
 
     serial    names this stay of this region at its owner; never used again in its epoch
     name      unique among the owner's regions
+    own       allocated by its engine; else a buffer that was registered
     base      address of its first byte as the owner sees it
     length    bytes that may be addressed
     size      bytes behind the handle, whole pages
     page      bytes of a page
     readonly  peers may not write
     kind      of memory
-    handle    how the descriptor that travels beside the record is to be read
+    handle    how the descriptor that travels beside the record is to be read; "address": none does
     tenant    whose it is
     """
 
     serial: int
     name: str
+    own: bool
     base: int
     length: int
     size: int

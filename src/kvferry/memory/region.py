@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import _core
 from .._core import Span, View
 from ..batch import Buffer
 from ..runtime import Access, Allocation, Grant, Mapping
@@ -13,9 +14,9 @@ class Region(View):
     """Registered memory; a buffer of bytes.
 
     Own regions were allocated by the engine and can be mapped by peers. Foreign regions are a
-    caller's buffer, which the region keeps alive; only this process reaches them. The memory stays
-    until the region is unregistered and the last buffer export of it (memoryview, NumPy array) is
-    released.
+    caller's buffer, which the region keeps alive; peers reach them over links that need no mapping
+    (cma, tcp). The memory stays until the region is unregistered and the last buffer export of it
+    (memoryview, NumPy array) is released.
 
     serial      names this stay of the region in its engine; never used again
     name        unique in its engine
@@ -50,11 +51,15 @@ class Region(View):
     ) -> None:
         self.serial = serial
         self.name = name
-        self.span = Span(self.address, length, self.address, not self.readonly)
+        self.shared = shared
+        self.span = Span(self.address, length, self.address, not self.readonly, self._offer())
         self.uses = 1
         self.allocation = allocation
-        self.shared = shared
         self._mapping = None if isinstance(memory, Buffer) else memory
+
+    def _offer(self) -> int:
+        readonly = self.readonly or self.shared is Access.READ
+        return _core.OFFER_READ if readonly else _core.OFFER_WRITE
 
     @property
     def own(self) -> bool:

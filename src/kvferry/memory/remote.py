@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .._core import Span
+from ..path import Path
 from ..runtime import Mapping
 from .record import RegionRecord
 
@@ -15,16 +16,25 @@ class RemoteRegion:
     Addresses in batches are the peer's own (`address` is the first); they are relocated when a
     batch is submitted. Belongs to one channel and one epoch of the peer: after a restart of the
     peer it is refused.
+
+    path  how it is reached
     """
 
-    __slots__ = ("epoch", "mapping", "peer", "record", "span")
+    __slots__ = ("epoch", "mapping", "path", "peer", "record", "span")
 
     def __init__(
-        self, record: RegionRecord, peer: str, epoch: int, span: Span, mapping: Mapping | None
+        self,
+        record: RegionRecord,
+        peer: str,
+        epoch: int,
+        path: Path,
+        span: Span,
+        mapping: Mapping | None,
     ) -> None:
         self.record = record
         self.peer = peer
         self.epoch = epoch
+        self.path = path
         self.span = span
         self.mapping = mapping
 
@@ -41,6 +51,11 @@ class RemoteRegion:
     def length(self) -> int:
         """In bytes."""
         return self.record.length
+
+    @property
+    def own(self) -> bool:
+        """Did its engine allocate it? Else it is a buffer that was registered there."""
+        return self.record.own
 
     @property
     def readonly(self) -> bool:

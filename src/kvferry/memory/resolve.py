@@ -6,7 +6,7 @@ from .. import _core
 from ..batch import Batch
 from ..errors import ClosedError, Error, NoMemory, RightsError, UsageError
 
-__all__ = ["check_buffer", "refusal", "resolve"]
+__all__ = ["check_buffer", "late_refusal", "refusal", "resolve"]
 
 
 def resolve(
@@ -44,6 +44,7 @@ _VERDICTS: dict[int, tuple[type[Error], str, str]] = {
         "stale_region",
         "the {side} region is gone: closed, revoked or of another epoch or channel",
     ),
+    _core.MIXED: (UsageError, "mixed_paths", "its regions are reached over two paths"),
     _core.NO_MEMORY: (NoMemory, "no_memory", "no memory to check the batch"),
 }
 
@@ -59,7 +60,7 @@ def refusal(found: _core.Descriptors, batch: Batch, peer: str) -> Error:
     """What to raise for a batch that _core.resolve refused."""
     kind, cause, text = _VERDICTS[found.verdict]
     given = batch.local if found.side == _core.LOCAL else batch.remote
-    one_descriptor = found.verdict in (_core.UNKNOWN, _core.LEAVES) or (
+    one_descriptor = found.verdict in (_core.UNKNOWN, _core.LEAVES, _core.MIXED) or (
         found.verdict == _core.READONLY and given is None
     )
     return kind(
@@ -68,6 +69,22 @@ def refusal(found: _core.Descriptors, batch: Batch, peer: str) -> Error:
         peer=peer,
         index=found.index if one_descriptor else None,
         range=_range(found, batch) if one_descriptor else None,
+    )
+
+
+def late_refusal(done: _core.Done, batch: Batch, peer: str) -> Error:
+    """What to raise for a batch that was refused after it was submitted: by the peer, or by who
+    unfolded it."""
+    verdict, side, address = done.refused
+    kind, cause, text = _VERDICTS[verdict]
+    index = batch.descriptors.first_at(side, address)
+    return kind(
+        text.format(side=_SIDES[side]),
+        cause=cause,
+        peer=peer,
+        index=index,
+        range=None if index is None else (address, batch.descriptors.row(index)[2]),
+        bytes_moved=None,
     )
 
 

@@ -66,6 +66,7 @@ class Connection:
     limit          settable; bytes a message may have, in either direction
     authenticated  settable; until then the peer may have one unanswered request at a time
     peer           settable; who is at the other end, for messages
+    hand_over      settable by `serve`: after its reply the socket is given to it (see release)
     on_lost        settable; called once when the connection is over, for whatever reason, in the
                    thread that notices; set after that, it is called at once
     lost           why the connection is over, or None
@@ -85,6 +86,7 @@ class Connection:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.serve = serve
         self.authenticated = False
+        self.hand_over: Callable[[socket.socket], None] | None = None
         self.peer = peer.name(sock)
         self.lost: Error | None = None
         self._sock = sock
@@ -173,6 +175,24 @@ class Connection:
     def close(self) -> None:
         """Ends the connection; callers that wait raise ClosedError. Idempotent, does not block."""
         self.lose(ClosedError("the connection was closed", cause="closed", peer=self.peer))
+
+    def release(self) -> socket.socket:
+        """Give the socket away, open: nothing is read, answered or sent here any more.
+
+        Only between two calls, when the peer has nothing to say of its own accord. Raises PeerError
+        when the connection is over, or bytes are left that would be lost.
+        """
+        with self._lock:
+            if self.lost is not None:
+                raise self._gone(self.lost)
+            busy = self._calls.led or len(self._calls) or self._outbox.rest
+            if busy or self._inbox.decoder.amid:
+                raise PeerError("bytes are still under way", cause="protocol", peer=self.peer)
+            self._unwatch()
+            self.lost = ClosedError("the socket was given away", cause="closed", peer=self.peer)
+        self._outbox.close()
+        self._inbox.close()
+        return self._sock
 
     def abandon(self) -> None:
         """In a forked child: closes what was inherited, tells nobody; the parent's lives on."""
@@ -329,7 +349,18 @@ class Connection:
             kind, body, lent = Kind.FAILURE, self._explain(error), ()
         with self._lock:  # before the peer can know and ask again
             self._backlog.done(frame)
+            taker = self.hand_over
+            if taker is not None:
+                self._unwatch()  # what the peer sends after the reply is not ours to read
         self._reply(kind, frame.call, body, lent)
+        if taker is not None:
+            self._give_away(taker)
+
+    def _give_away(self, taker: Callable[[socket.socket], None]) -> None:
+        try:
+            taker(self.release())
+        except Error as error:
+            self.lose(PeerError(str(error.args[0]), cause="connection_lost", peer=self.peer))
 
     def _reply(self, kind: Kind, call: int, body: bytes, fds: Sequence[int]) -> None:
         try:

@@ -12,7 +12,7 @@ from .owners import Access, Allocation, Mapping, Reservation
 if TYPE_CHECKING:
     from kvferry._core import Descriptors, Done
 
-__all__ = ["Caps", "Place", "Runtime", "ShareHandle", "Stream", "StreamState"]
+__all__ = ["Caps", "ControlStream", "Place", "Runtime", "ShareHandle", "Stream", "StreamState"]
 
 
 class Place(Enum):
@@ -173,3 +173,26 @@ class Stream(ABC):
 
         Blocks at most `timeout` seconds. True: quiet, no byte will be written any more.
         """
+
+
+class ControlStream(Stream):
+    """A stream that takes whole batches for a coprocessor, with the worker stream it unfolds onto.
+
+    From any thread. `query`, `synchronize` and `abort` speak of both streams.
+    """
+
+    @abstractmethod
+    def publish(self, d: Descriptors, op: int, done: Done) -> bool:
+        """Enqueue a batch with its completion as one entry, and let it begin; False when full.
+
+        The time it takes does not depend on the number of descriptors. Until a coprocessor has
+        begun the batch, `done.drop()` ends it.
+        """
+
+    @abstractmethod
+    def await_room(self, deadline: int | None) -> bool:
+        """Block until a publish may succeed, or `stir`; False at the deadline. Takes signals."""
+
+    @abstractmethod
+    def stir(self) -> None:
+        """Those in await_room return."""

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 
 from .. import _core
 from ..errors import Full, NoMemory
-from .base import Stream, StreamState
+from .base import ControlStream, Stream, StreamState
 
-__all__ = ["HostStream"]
+__all__ = ["HostControlStream", "HostStream"]
 
 
 class HostStream(Stream):
     """An ordered queue of native copies; see Stream. Costs no thread of its own.
 
-    The first one starts the threads of `engines`.
+    The first one starts the threads of `engines`. `mover` carries out all of its runs; None: each
+    as its descriptors say.
     """
 
     __slots__ = ("_done", "_native")
 
-    def __init__(self, engines: _core.CopyEngines) -> None:
-        code = engines.start()
-        if code:
-            raise NoMemory(f"starting copy engines: {os.strerror(code)}", cause="no_threads")
-        self._native = _core.Stream(engines)
+    def __init__(self, engines: _core.CopyEngines, mover: _core.Mover | None = None) -> None:
+        _start(engines)
+        self._native = _core.Stream(engines, mover)
         self._done: _core.Done | None = None
 
     def copy(self, run: _core.Descriptors, op: int, done: _core.Done) -> None:
@@ -48,3 +48,45 @@ class HostStream(Stream):
         if self._done is not None:
             self._done.abort()
         return self.synchronize(timeout)
+
+
+class HostControlStream(HostStream, ControlStream):
+    """A copy engine is the coprocessor: it unfolds onto a worker that any of them carries out.
+
+    most  records of a logical batch, 1 to 1,920
+    """
+
+    __slots__ = ("_published",)
+
+    _native: _core.ControlStream
+
+    def __init__(self, engines: _core.CopyEngines, most: int) -> None:
+        _start(engines)
+        self._native = _core.ControlStream(engines, most)
+        self._done = None
+        self._published: deque[_core.Done] = deque(maxlen=self._native.depth)
+
+    def publish(self, d: _core.Descriptors, op: int, done: _core.Done) -> bool:
+        if not self._native.publish(op, d, done):
+            return False
+        self._published.append(done)
+        return True
+
+    def await_room(self, deadline: int | None) -> bool:
+        self._native.await_room(deadline)
+        return deadline is None or not self._native.full or _core.now() < deadline
+
+    def stir(self) -> None:
+        self._native.stir()
+
+    def abort(self, timeout: float) -> bool:
+        for done in list(self._published):
+            done.abort()
+            done.drop()
+        return super().abort(timeout)
+
+
+def _start(engines: _core.CopyEngines) -> None:
+    code = engines.start()
+    if code:
+        raise NoMemory(f"starting copy engines: {os.strerror(code)}", cause="no_threads")

@@ -20,13 +20,20 @@ class Submitter(ABC):
     """
 
     @abstractmethod
-    def submit(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> Slot | None:
+    def submit(
+        self, op: int, d: Descriptors, done: Done, deadline: int | None, patient: bool = False
+    ) -> Slot | None:
         """Start the copies, or leave them to a thread that will help. Returns what it lent.
 
-        `deadline`, in nanoseconds of _core.now(), stops copies made in the calling thread. Raises
-        Full when no slot is free. Whenever it raises, a signal's exception included, the caller
-        forsakes `done`, calls wake and waits for quiet.
+        `deadline`, in nanoseconds of _core.now(), stops copies made in the calling thread. Where no
+        slot is free a `patient` caller waits for one until the deadline and gets Timeout, or None
+        once `done` is aborted and over; others get Full at once. Whenever it raises, a signal's
+        exception included, the caller forsakes `done`, calls wake and waits for quiet.
         """
+
+    @abstractmethod
+    def abort(self, done: Done) -> None:
+        """Ask a transfer to stop at its next chunk; one that was not begun is over soon."""
 
     @abstractmethod
     def wake(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._core import CopyEngines, Descriptors, Done
+from .._core import ABORTED, CopyEngines, Descriptors, Done
 from .base import Slot, Submitter
 from .slots import SlotPool
 
@@ -26,17 +26,33 @@ class HostSubmitter(Submitter):
         self._streams = streams
         self._inline_below = max(1, inline_below)  # an empty batch has no run for a stream
 
-    def submit(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> Slot | None:
+    def submit(
+        self, op: int, d: Descriptors, done: Done, deadline: int | None, patient: bool = False
+    ) -> Slot | None:
         if d.bytes < self._inline_below:
             self._copy_inline(op, d, done, deadline)
             return None
         runs = d.cut(self._streams)
-        slot = self._slots.take(len(runs))
+        slot = self._wait(len(runs), done, deadline) if patient else self._slots.take(len(runs))
+        if slot is None:
+            return None
         done.spread(len(runs))
         for word, (stream, run) in enumerate(zip(slot, runs, strict=True)):
             stream.copy(run, op, done)
             stream.flag(done, word, wake=word < len(runs) - 1)  # the last is the waiter's
         return slot
+
+    def _wait(self, streams: int, done: Done, deadline: int | None) -> Slot | None:
+        slot = self._slots.wait(streams, deadline, lambda: done.aborted)
+        if slot is None:
+            done.fail(ABORTED)
+            done.finish(0)
+        return slot
+
+    def abort(self, done: Done) -> None:
+        done.abort()
+        self._wake()  # what was never begun is dropped, and that completes it
+        self._slots.stir()
 
     def wake(self) -> None:
         self._wake()

@@ -14,8 +14,13 @@ class InlineSubmitter(Submitter):
     def __init__(self, engines: CopyEngines) -> None:
         self._copy = engines.copy_inline
 
-    def submit(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> None:
+    def submit(
+        self, op: int, d: Descriptors, done: Done, deadline: int | None, patient: bool = False
+    ) -> None:
         self._copy(op, d, done, deadline)
+
+    def abort(self, done: Done) -> None:
+        done.abort()
 
     def wake(self) -> None:
         """Nobody sleeps."""

@@ -1,7 +1,9 @@
 """What every link must do, as test classes: subclass one and say how its driver is made.
 
 class TestFabric(HandleLinkContract):
-    make_driver = FabricDriver
+    @staticmethod
+    def make_driver(bench):
+        return FabricDriver(bench.runtime)
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -21,10 +23,11 @@ import pytest
 from .. import _core
 from ..batch import Batch
 from ..errors import Error, RightsError
-from ..link import Driver, Published
+from ..link import Driver, Facts, Link, Peer, Published
 from ..memory import Region, RegionTable, RemoteRegion, resolve
+from ..path import Path, SubmitterKind
 from ..runtime import Access, HostRuntime
-from ..submit import HostSubmitter, InlineSubmitter, Slot, SlotPool, Submitter
+from ..submit import Slot, SlotPool, Submitters
 
 __all__ = ["Bench", "HandleLinkContract", "LinkContract"]
 
@@ -46,22 +49,36 @@ class Flying(NamedTuple):
 
 
 class Bench:
-    """A link and an owner of regions, both in this process, with copy engines between them."""
+    """A link and an owner of regions, both in this process, with copy engines between them.
 
-    def __init__(self, make_driver: Callable[..., Driver], submitter: str) -> None:
+    published  the owner's regions by address: what its driver may serve
+    """
+
+    def __init__(self, make_driver: Callable[[Bench], Driver], submitter: SubmitterKind) -> None:
         self.engines = _core.CopyEngines(2)
         self.runtime = HostRuntime(self.engines, threads=1)
-        self.owner = make_driver(HostRuntime(threads=1))
-        self.link = make_driver(self.runtime).open("the peer", EPOCH, self._submitter(submitter))
+        self.published = _core.SpanTable()
+        self.owner = make_driver(self)
+        self.driver = make_driver(self)
+        self.link = self._open(submitter)
         self.table: RegionTable[RemoteRegion] = RegionTable()
         self._local = _core.SpanTable()
         self._regions: list[Region] = []
 
-    def _submitter(self, name: str) -> Submitter:
-        if name == "inline":
-            return InlineSubmitter(self.engines)
+    def _open(self, submitter: SubmitterKind) -> Link:
         slots = SlotPool(self.runtime.stream)
-        return HostSubmitter(self.engines, slots, streams=3, inline_below=0)
+        submitters = Submitters(self.engines, slots, streams=3, inline_below=0)
+        return self.driver.open(self.peer(), self.path(submitter), submitters)
+
+    def path(self, submitter: SubmitterKind) -> Path:
+        return Path(self.driver.kind, submitter)
+
+    def peer(self) -> Peer:
+        facts = Facts(EPOCH, "boot", 1, {self.owner.kind.value: self.owner.facts()})
+        return Peer("the peer", facts, os.getpid(), None, self.wire)
+
+    def wire(self) -> socket.socket:
+        raise AssertionError("this link dials nothing")
 
     def region(self, size: int, shared: Access = Access.WRITE) -> Region:
         """A region of the owner."""
@@ -74,6 +91,7 @@ class Bench:
         number = len(self._regions) + 1
         region = Region(number, f"region {number}", mapping, size, allocation, shared)
         self._regions.append(region)
+        self.published.add(region.span)
         return region
 
     def publish(self, region: Region) -> Published:
@@ -110,6 +128,8 @@ class Bench:
             self.table.remove(remote)
             self.link.detach(remote)
         self.link.close()
+        self.driver.close()
+        self.owner.close()
         self.engines.stop()
         for region in self._regions:
             region.free()
@@ -129,13 +149,25 @@ def noise(seed: int, size: int) -> Bytes:
 
 
 class LinkContract:
-    """`make_driver(runtime)` makes the link's driver."""
+    """`make_driver(bench)` makes the link's driver, of its owner's side and of ours.
 
-    make_driver: Callable[..., Driver]
+    submitters  that the link may have
+    make_bench  what it is tested on, where plain Bench does not serve
+    """
 
-    @pytest.fixture(params=["inline", "host"])
+    make_driver: Callable[[Bench], Driver]
+    submitters: Sequence[SubmitterKind] = tuple(SubmitterKind)
+    make_bench: type[Bench] = Bench
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "bench" in metafunc.fixturenames:
+            metafunc.parametrize(
+                "bench", self.submitters, indirect=True, ids=lambda each: each.value
+            )
+
+    @pytest.fixture
     def bench(self, request: pytest.FixtureRequest) -> Iterator[Bench]:
-        bench = Bench(type(self).make_driver, request.param)
+        bench = self.make_bench(type(self).make_driver, request.param)
         yield bench
         bench.close()
 

@@ -1,0 +1,318 @@
+/* serve.h: the target's half of wires: native threads that place and serve bytes, one a wire.
+ *
+ * The threads look into a table of spans (resolve.h) and need nothing of the interpreter: a peer's
+ * transfer goes on while this process computes under the GIL.
+ *
+ *   wire  -> request -> admit: every piece lies in a region that offers this?
+ *              yes: its gates are held, and its bytes go into place or out
+ *              no:  its bytes are left out, and the peer is told which piece
+ *         <- answer
+ *
+ * While a thread waits for its peer it holds the gates of one frame at most, and ends the wire when
+ * one of them is closed: whoever unregisters a region does not wait for a peer that stands still.
+ *
+ * `lock` guards the lists, `closed`, and every wire's membership. A thread that has ended stands in
+ * `ended` until somebody joins it. Descriptors are closed by who joins, so that shutdown never hits
+ * a number used again.
+ */
+#ifndef KVF_SERVE_H
+#define KVF_SERVE_H
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "frame.h"
+#include "socket.h"
+
+#define KVF_SERVED_MAX 1024u
+
+typedef struct kvf_server kvf_server;
+
+typedef struct kvf_served {
+    kvf_server *home;
+    struct kvf_served *next; /* in live or ended */
+    uint64_t owner;
+    pthread_t thread;
+    int fd;
+    _Atomic bool ending;
+    uint32_t refused; /* the run whose frames are dropped; runs count from 1 */
+    uint32_t inside;  /* gates held */
+    kvf_span *entered[KVF_FRAME_PIECES];
+    kvf_request request;
+    kvf_place place[KVF_FRAME_PIECES];
+    kvf_answer answer;
+    kvf_message message;
+    uint64_t surplus; /* bytes of a frame that is not admitted */
+    kvf_reader reader;
+} kvf_served;
+
+struct kvf_server {
+    kvf_table *table;
+    pthread_mutex_t lock;
+    pthread_cond_t end; /* a wire went from live to ended */
+    kvf_served *live, *ended;
+    unsigned wires; /* live ones */
+    bool closed;
+};
+
+/* ---- moving bytes ---- */
+
+static inline bool kvf_served_must_end(const kvf_served *s) {
+    if (atomic_load_explicit(&s->ending, memory_order_acquire)) return true;
+    for (uint32_t i = 0; i < s->inside; i++)
+        if (kvf_gate_closed(&s->entered[i]->gate)) return true;
+    return false;
+}
+
+/* Without a gate there is nothing to look after: whoever ends the wire shuts the socket down. */
+static inline bool kvf_served_wait(kvf_served *s, short events) {
+    if (kvf_served_must_end(s)) return false;
+    kvf_await_socket(s->fd, events, s->inside ? KVF_SLICE_MS : INT_MAX);
+    return true;
+}
+
+typedef kvf_io kvf_step(kvf_served *);
+
+/* One step that moves something; false when the wire is over. */
+static inline bool kvf_served_go(kvf_served *s, kvf_step *step, short events) {
+    for (;;) {
+        kvf_io io = step(s);
+        if (io == KVF_IO_MOVED) return true;
+        if (io != KVF_IO_WAIT) return false;
+        if (!kvf_served_wait(s, events)) return false;
+    }
+}
+
+static inline kvf_io kvf_step_fill(kvf_served *s) { return kvf_reader_fill(&s->reader, s->fd); }
+static inline kvf_io kvf_step_place(kvf_served *s) { return kvf_receive_some(s->fd, &s->message); }
+static inline kvf_io kvf_step_send(kvf_served *s) { return kvf_send_some(s->fd, &s->message); }
+static inline kvf_io kvf_step_discard(kvf_served *s) {
+    return kvf_reader_discard(&s->reader, s->fd, &s->surplus);
+}
+
+static inline bool kvf_hear(kvf_served *s, void *to, uint64_t n) {
+    for (uint64_t have = 0;;) {
+        have += kvf_reader_take(&s->reader, (char *)to + have, n - have);
+        if (have == n) return true;
+        if (!kvf_served_go(s, kvf_step_fill, POLLIN)) return false;
+    }
+}
+
+static inline bool kvf_take_body(kvf_served *s) {
+    kvf_reader_pour(&s->reader, &s->message);
+    while (s->message.left)
+        if (!kvf_served_go(s, kvf_step_place, POLLIN)) return false;
+    return true;
+}
+
+static inline bool kvf_discard_body(kvf_served *s) {
+    for (s->surplus = s->request.bytes; s->surplus;)
+        if (!kvf_served_go(s, kvf_step_discard, POLLIN)) return false;
+    return true;
+}
+
+static inline bool kvf_send_all(kvf_served *s) {
+    while (s->message.left)
+        if (!kvf_served_go(s, kvf_step_send, POLLOUT)) return false;
+    return true;
+}
+
+/* ---- admission ---- */
+
+static inline void kvf_leave_gates(kvf_served *s) {
+    while (s->inside) kvf_gate_leave(&s->entered[--s->inside]->gate);
+}
+
+/* The pieces of a frame mostly lie in one region, whose gate then is entered once. */
+static inline kvf_verdict kvf_enter_piece(kvf_served *s, kvf_place p) {
+    kvf_span *span = s->inside ? s->entered[s->inside - 1] : NULL;
+    if (!span || p.address - span->base >= span->length) {
+        bool write = s->request.op == KVF_WRITE;
+        kvf_verdict verdict = kvf_table_enter(s->home->table, p.address, p.length, write, &span);
+        if (verdict) return verdict;
+        s->entered[s->inside++] = span;
+    } else if (p.length > span->length - (p.address - span->base)) {
+        return KVF_LEAVES;
+    }
+    kvf_message_add(&s->message, (const void *)(p.address + span->delta), p.length);
+    return KVF_RESOLVED;
+}
+
+static inline void kvf_deny(kvf_served *s, kvf_verdict verdict, uint64_t address) {
+    kvf_leave_gates(s);
+    s->answer.status = KVF_DENIED;
+    s->answer.verdict = verdict, s->answer.side = KVF_REMOTE, s->answer.address = address;
+    s->refused = s->request.run;
+}
+
+/* May the frame be carried out? Then its gates are held and its places stand in `message`, behind
+ * whatever stood there; else the answer says why not, and nothing is held. */
+static inline bool kvf_admit(kvf_served *s) {
+    const kvf_request *r = &s->request;
+    if (r->run == s->refused) {
+        s->answer.status = KVF_DROPPED;
+        return false;
+    }
+    uint32_t excess = kvf_first_excess(s->place, r->pieces, r->bytes);
+    for (uint32_t i = 0; i < r->pieces; i++) {
+        kvf_verdict verdict = i == excess ? KVF_LEAVES : kvf_enter_piece(s, s->place[i]);
+        if (!verdict) continue;
+        kvf_deny(s, verdict, s->place[i].address);
+        return false;
+    }
+    s->answer.bytes = r->bytes;
+    return true;
+}
+
+/* ---- one frame ---- */
+
+static inline bool kvf_send_answer(kvf_served *s) {
+    kvf_message_clear(&s->message);
+    kvf_message_add(&s->message, &s->answer, sizeof s->answer);
+    return kvf_send_all(s);
+}
+
+static inline bool kvf_serve_write(kvf_served *s) {
+    kvf_message_clear(&s->message);
+    bool whole = kvf_admit(s) ? kvf_take_body(s) : kvf_discard_body(s);
+    kvf_leave_gates(s); /* before it is announced */
+    return whole && kvf_send_answer(s);
+}
+
+static inline bool kvf_serve_read(kvf_served *s) {
+    kvf_message_clear(&s->message);
+    kvf_message_add(&s->message, &s->answer, sizeof s->answer);
+    bool whole = kvf_admit(s) ? kvf_send_all(s) : kvf_send_answer(s);
+    kvf_leave_gates(s);
+    return whole;
+}
+
+static inline bool kvf_serve_frame(kvf_served *s) {
+    const kvf_request *r = &s->request;
+    if (!kvf_hear(s, &s->request, sizeof s->request) || !kvf_request_fits(r)) return false;
+    if (!kvf_hear(s, s->place, r->pieces * sizeof(kvf_place))) return false;
+    s->answer = (kvf_answer){.magic = KVF_ANSWER_MAGIC, .tag = r->tag};
+    return r->op == KVF_WRITE ? kvf_serve_write(s) : kvf_serve_read(s);
+}
+
+/* ---- threads ---- */
+
+static inline void kvf_unlink_served(kvf_served **list, kvf_served *s) {
+    while (*list != s) list = &(*list)->next;
+    *list = s->next;
+}
+
+static inline void *kvf_served_main(void *wire) {
+    kvf_served *s = wire;
+    kvf_server *home = s->home;
+    while (!atomic_load_explicit(&s->ending, memory_order_acquire) && kvf_serve_frame(s)) continue;
+    shutdown(s->fd, SHUT_RDWR);
+    pthread_mutex_lock(&home->lock);
+    kvf_unlink_served(&home->live, s);
+    home->wires--;
+    s->next = home->ended;
+    home->ended = s;
+    pthread_cond_broadcast(&home->end);
+    pthread_mutex_unlock(&home->lock);
+    return NULL;
+}
+
+/* Join the threads that have ended. With the lock held, which they do not need any more. */
+static inline void kvf_server_reap(kvf_server *h) {
+    while (h->ended) {
+        kvf_served *s = h->ended;
+        h->ended = s->next;
+        pthread_join(s->thread, NULL);
+        close(s->fd);
+        free(s);
+    }
+}
+
+static inline int kvf_server_start(kvf_server *h, kvf_served *s) {
+    if (h->closed) return ESHUTDOWN;
+    if (h->wires == KVF_SERVED_MAX) return EMFILE;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = pthread_create(&s->thread, NULL, kvf_served_main, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code) return code;
+    s->next = h->live;
+    h->live = s;
+    h->wires++;
+    return 0;
+}
+
+/* Serve a connected socket on behalf of `owner` until it ends; 0 or an errno. The descriptor is
+ * taken over, also on failure. */
+static inline int kvf_server_serve(kvf_server *h, int fd, uint64_t owner) {
+    kvf_served *s = calloc(1, sizeof *s);
+    int code = ENOMEM;
+    if (s) {
+        s->home = h, s->fd = fd, s->owner = owner;
+        kvf_socket_prepare(fd);
+        pthread_mutex_lock(&h->lock);
+        kvf_server_reap(h);
+        code = kvf_server_start(h, s);
+        pthread_mutex_unlock(&h->lock);
+    }
+    if (code) {
+        close(fd);
+        free(s);
+    }
+    return code;
+}
+
+/* With the lock held: tell the wires of `owner`, or all, to end; how many there are still. */
+static inline unsigned kvf_server_shut(kvf_server *h, const uint64_t *owner) {
+    unsigned n = 0;
+    for (kvf_served *s = h->live; s; s = s->next) {
+        if (owner && s->owner != *owner) continue;
+        n++;
+        if (atomic_exchange_explicit(&s->ending, true, memory_order_acq_rel)) continue;
+        shutdown(s->fd, SHUT_RDWR);
+    }
+    return n;
+}
+
+/* End the wires of `owner`, or all. On return none of them touches memory any more. */
+static inline void kvf_server_dismiss(kvf_server *h, const uint64_t *owner) {
+    pthread_mutex_lock(&h->lock);
+    if (!owner) h->closed = true;
+    while (kvf_server_shut(h, owner)) pthread_cond_wait(&h->end, &h->lock);
+    kvf_server_reap(h);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static inline unsigned kvf_server_wires(kvf_server *h) {
+    pthread_mutex_lock(&h->lock);
+    unsigned n = h->wires;
+    pthread_mutex_unlock(&h->lock);
+    return n;
+}
+
+/* In a forked child, where no thread serves: let go of what is the parent's. */
+static inline void kvf_server_forked(kvf_server *h) {
+    for (kvf_served *s = h->live; s; s = s->next) close(s->fd);
+    for (kvf_served *s = h->ended; s; s = s->next) close(s->fd);
+    h->live = h->ended = NULL;
+}
+
+static inline kvf_server *kvf_server_new(kvf_table *table) {
+    kvf_server *h = calloc(1, sizeof *h);
+    if (!h) return NULL;
+    h->table = table;
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->end, NULL);
+    return h;
+}
+
+/* After all were dismissed. */
+static inline void kvf_server_free(kvf_server *h) {
+    pthread_cond_destroy(&h->end);
+    pthread_mutex_destroy(&h->lock);
+    free(h);
+}
+
+#endif

@@ -1,0 +1,107 @@
+"""How a transfer ends that does not succeed."""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from .. import _core
+from ..errors import Error, PeerError, Timeout, UsageError
+from ..memory import late_refusal
+
+if TYPE_CHECKING:
+    from .transfer import Transfer
+
+__all__ = ["Failure", "Status", "timed_out"]
+
+logger = logging.getLogger("kvferry.engine")
+
+
+class Status(Enum):
+    """Where a transfer stands. All but PENDING are final.
+
+    DONE     every byte is visible at the destination, in the memory of the peer's epoch
+    FAILED   nothing more will be written on either side; what was written is unspecified
+    UNKNOWN  the peer is gone or silent: local memory is quiet, the remote side cannot be known
+    """
+
+    PENDING = "pending"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class Failure:
+    """How a transfer ended that did not succeed: an error somebody should look at."""
+
+    __slots__ = ("_error", "_seen", "status")
+
+    def __init__(self, status: Status, error: Error) -> None:
+        self.status = status
+        self._error = error
+        self._seen = False
+
+    @classmethod
+    def of(cls, transfer: Transfer, gone: bool) -> Failure:
+        """Judge a quiet transfer that did not land."""
+        outcome = transfer.done.outcome
+        if outcome == _core.REFUSED:
+            return cls(Status.FAILED, late_refusal(transfer.done, transfer.batch, _peer(transfer)))
+        if outcome == _core.LOST and transfer.why is not None:
+            return cls(Status.UNKNOWN, _unspecified(transfer.why, safe_to_retry=False))
+        if gone or outcome in (_core.OK, _core.LOST):
+            return cls(Status.UNKNOWN, _unknown(transfer))
+        if outcome == _core.FAULT:
+            return cls(Status.FAILED, _fault(transfer))
+        if outcome == _core.EXPIRED or transfer.why is None:
+            return cls(Status.FAILED, timed_out(_peer(transfer)))
+        return cls(Status.FAILED, _unspecified(transfer.why, transfer.why.safe_to_retry))
+
+    def look(self) -> Error:
+        """The error, to be raised."""
+        self._seen = True
+        return self._error.again()
+
+    def dismiss(self) -> None:
+        """Nobody needs to look: it is known, or another thread judged first."""
+        self._seen = True
+
+    def __del__(self) -> None:
+        if not self._seen:
+            logger.warning("nobody looked at the failure of a transfer: %s", self._error)
+
+
+def timed_out(peer: str) -> Timeout:
+    return Timeout("the transfer took too long", cause="timeout", peer=peer, bytes_moved=None)
+
+
+def _peer(transfer: Transfer) -> str:
+    return transfer.channel.peer
+
+
+def _unspecified(why: Error, safe_to_retry: bool) -> Error:
+    error = why.again()
+    error.bytes_moved = None
+    error.safe_to_retry = safe_to_retry
+    return error
+
+
+def _unknown(transfer: Transfer) -> PeerError:
+    what = "reached it" if transfer.op == _core.WRITE else "was read from it"
+    return PeerError(
+        f"the peer is gone; what {what} is unknown",
+        cause="peer_gone",
+        peer=_peer(transfer),
+        bytes_moved=None,
+        safe_to_retry=False,
+    )
+
+
+def _fault(transfer: Transfer) -> UsageError:
+    return UsageError(
+        "the kernel does not reach the memory: unmapped here or there, or not to be touched",
+        cause="fault",
+        peer=_peer(transfer),
+        bytes_moved=None,
+    )

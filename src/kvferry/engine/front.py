@@ -1,0 +1,212 @@
+"""Where peers come in: what an engine listens on, who connected, and what they are told."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from hmac import compare_digest
+from typing import Protocol
+
+from ..address import Address, TcpAddress, UnixAddress
+from ..errors import RightsError
+from ..link import Driver, Facts
+from ..memory import Region
+from ..path import LinkKind
+from ..rpc import Connection, Poller, listen, listen_abstract
+from . import messages
+from .inbound import Inbound
+from .mailbox import Mailbox, Notification
+from .pulse import Pulse
+from .regions import Links, OwnRegions, Page
+
+__all__ = ["Front"]
+
+logger = logging.getLogger("kvferry.engine")
+
+REVOKE_AT_ONCE = 16
+
+
+class Host(Protocol):
+    """Whose front it is."""
+
+    epoch: int
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def facts(self) -> Facts: ...
+    def answer(self, service: str, request: bytes) -> bytes: ...
+
+
+class Front:
+    """The listening sockets of one engine and the connections made to them. Thread-safe.
+
+    addresses  that it listens on
+    carrier    serves connections for bytes
+    """
+
+    def __init__(
+        self, host: Host, poller: Poller, own: OwnRegions, carrier: Driver, mailbox: Mailbox
+    ) -> None:
+        self._host = host
+        self._poller = poller
+        self._own = own
+        self._carrier = carrier
+        self._mailbox = mailbox
+        self._lock = threading.Lock()
+        self._inbounds: set[Inbound] = set()
+        self._sockets: list[tuple[socket.socket, Address | None]] = []
+        self._door = b""
+        self._pulse: Pulse | None = None
+        self.addresses: tuple[str, ...] = ()
+
+    @property
+    def epoch(self) -> int:
+        return self._host.epoch
+
+    # ---- listening ----
+
+    def bind(self, wanted: Iterable[Address], pulse: Pulse) -> None:
+        """Take the addresses, and a door for peers on this host. Nobody is answered yet."""
+        self._pulse = pulse
+        door = listen_abstract()
+        self._sockets.append((door, None))
+        self._door = _abstract_name(door.getsockname())
+        for address in wanted:
+            sock = listen(address)
+            self._sockets.append((sock, address))
+            if isinstance(address, TcpAddress):
+                address = TcpAddress(address.host, sock.getsockname()[1])
+            self.addresses += (str(address),)
+
+    def open(self, token: bytes) -> None:
+        """Answer from now on, those who hold `token`."""
+        for sock, _ in self._sockets:
+            self._poller.listen(sock, partial(self._accept, token))
+
+    def _accept(self, token: bytes, sock: socket.socket) -> Connection:
+        inbound = Inbound(self, token)
+        with self._lock:
+            self._inbounds.add(inbound)
+        return Connection(sock, inbound.serve, on_lost=partial(self._lost, inbound))
+
+    def _lost(self, inbound: Inbound, connection: Connection | None = None) -> None:
+        with self._lock:
+            self._inbounds.discard(inbound)
+        self._carrier.dismiss(inbound)
+
+    # ---- what inbound connections ask for ----
+
+    def welcome(self, proof: bytes, ticket: bytes) -> messages.Welcome:
+        return messages.Welcome(proof, self._host.name, self._host.facts, self._door, ticket)
+
+    def share_pulse(self) -> list[int]:
+        return [] if self._pulse is None else self._pulse.share()
+
+    def page_of_regions(self, links: Links, after: int, most: int) -> Page:
+        return self._own.publish_after(links, after, most)
+
+    def answer(self, service: str, request: bytes) -> bytes:
+        return self._host.answer(service, request)
+
+    def deliver(self, peer: str, name: str, message: bytes) -> bool:
+        """False when the queue is full."""
+        return self._mailbox.put(Notification(peer, name, message))
+
+    def holder_of(self, ticket: bytes, epoch: int) -> Inbound:
+        """The open connection that a ticket names."""
+        with self._lock:
+            for inbound in self._inbounds:
+                if inbound.epoch == epoch and compare_digest(inbound.ticket, ticket):
+                    return inbound
+        raise RightsError("no connection has this ticket", cause="token")
+
+    def carry(self, sock: socket.socket, arrived: Inbound, owner: Inbound) -> None:
+        """Serve the socket that came as `arrived`, for bytes, until `owner` is lost."""
+        self._carrier.serve(sock, owner)
+        with self._lock:
+            self._inbounds.discard(arrived)
+            late = owner not in self._inbounds
+        if late:
+            self._carrier.dismiss(owner)
+
+    # ---- what they are told ----
+
+    def announce(self, region: Region, timeout: float) -> None:
+        """Tell of a new region, in the poller's workers."""
+        for inbound in self._subscribers():
+            published = self._own.publish(inbound.links, region) if inbound.links else None
+            if published is not None and inbound.announce(published):
+                self._poller.submit(partial(inbound.pay, timeout))
+
+    def revoke(self, region: Region, timeout: float) -> bool:
+        """Have every peer let go of a region, before its memory goes. False: one still reaches it.
+
+        A silent peer that maps it keeps the pages, which then are nobody else's; one that sends
+        bytes is hung up on. Nothing stops one whom the kernel lets into this process.
+        """
+        silent = self._revoke(region, self._subscribers(), timeout)
+        for inbound in silent:
+            if inbound.reaches(region, LinkKind.TCP):
+                inbound.hang_up()  # or a late frame could find other memory at the same address
+        if silent:
+            logger.warning("%d peers did not let go of %r", len(silent), region)
+        return not any(inbound.reaches(region, LinkKind.CMA) for inbound in silent)
+
+    def revoke_all(self, regions: Iterable[Region], timeout: float) -> None:
+        """The memory of this engine goes: have those let go of it who reach into this process."""
+        peers = [each for each in self._subscribers() if LinkKind.CMA in (each.links or ())]
+        for region in regions if peers else ():
+            silent = self._revoke(region, peers, timeout)
+            peers = [each for each in peers if each not in silent]
+
+    def _revoke(self, region: Region, peers: list[Inbound], timeout: float) -> list[Inbound]:
+        """Ask several at once; those that did not. Not in the poller's workers, since who
+        unregisters may be one of them."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        if not peers:
+            return []
+        with ThreadPoolExecutor(min(len(peers), REVOKE_AT_ONCE)) as threads:
+            answers = threads.map(lambda each: each.revoke(region.serial, timeout), peers)
+            return [peer for peer, gone in zip(peers, answers, strict=True) if not gone]
+
+    def _subscribers(self) -> list[Inbound]:
+        with self._lock:
+            return [inbound for inbound in self._inbounds if inbound.links is not None]
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """Stop listening, and let peers see that the engine is gone."""
+        for sock, address in self._sockets:
+            self._poller.forget(sock)
+            if isinstance(address, UnixAddress):
+                _unlink(address.path)
+            sock.close()
+        self._sockets.clear()
+        if self._pulse is not None:
+            self._pulse.close()
+
+    def forked(self) -> None:
+        """In a forked child: close inherited descriptors."""
+        for inbound in self._inbounds:
+            inbound.abandon()
+        for sock, _ in self._sockets:
+            sock.close()
+        if self._pulse is not None:
+            self._pulse.forked()
+
+
+def _abstract_name(name: str | bytes) -> bytes:
+    return name.encode() if isinstance(name, str) else name
+
+
+def _unlink(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)

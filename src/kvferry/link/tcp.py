@@ -1,0 +1,203 @@
+"""The peer's threads place and serve the bytes, over TCP connections of a channel's own: wires.
+
+here       |## caller's memory ##|
+               | frames of a wire: places and bytes, many small blocks in one
+owner      |#### region ####|                 a native thread looks each place up, then moves
+
+Nothing is mapped, and any memory that was registered is reached.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+
+from .. import _core
+from .._core import CopyEngines, Descriptors, Done, SpanTable
+from ..errors import ClosedError, Full, NoMemory, PathRefused, PeerError, RightsError, Timeout
+from ..memory import Region, RemoteRegion
+from ..path import LinkKind, Path, Staging
+from ..runtime import HostStream
+from ..submit import HostSubmitter, PoolSpec, Slot, Submitters
+from .base import Driver, Facts, Link, Peer, Published
+from .registered import attach_registered, publish_registered
+from .stream import StreamLink
+
+__all__ = ["TcpDriver"]
+
+WIRES_LIMIT = 512
+WIDE_BYTES = 8 << 20  # below, one wire carries a batch as fast as several
+
+
+class WireStream(HostStream):
+    """A stream all of whose runs go over one wire, which ends with it; through `pool` if any."""
+
+    __slots__ = ("_wire",)
+
+    def __init__(
+        self, carriers: CopyEngines, wire: _core.Wire, pool: _core.BouncePool | None
+    ) -> None:
+        super().__init__(carriers, wire if pool is None else _core.Bounce(wire, pool))
+        self._wire = wire
+
+    def kill(self) -> None:
+        """End the connection: what is under way is lost."""
+        self._wire.kill()
+
+    def forked(self) -> None:
+        self._wire.forked()
+
+
+class Carriers:
+    """The threads that carry out runs, one for every wire there is: a peer that stands still holds
+    up nobody else's. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self.engines = CopyEngines(0)
+        self._lock = threading.Lock()
+        self._closed = False
+        self._streams: weakref.WeakSet[WireStream] = weakref.WeakSet()
+
+    def stream(
+        self, dial: Callable[[], socket.socket], pool: _core.BouncePool | None
+    ) -> WireStream:
+        """Over a new wire. Blocks and raises as `dial` does; ClosedError, Full, NoMemory."""
+        sock = dial()
+        with sock, self._lock:
+            if self._closed:
+                raise ClosedError("the engine was closed", cause="closed")
+            if len(self._streams) >= WIRES_LIMIT:
+                raise Full(f"{WIRES_LIMIT} wires are open", cause="no_wire")
+            code = self.engines.grow(len(self._streams) + 1)
+            if code:
+                raise NoMemory(f"starting carriers: {os.strerror(code)}", cause="no_threads")
+            stream = WireStream(self.engines, _core.Wire(sock.detach()), pool)
+            self._streams.add(stream)
+        return stream
+
+    def close(self) -> None:
+        """End every wire and every thread; idempotent."""
+        with self._lock:
+            self._closed = True
+            for stream in list(self._streams):
+                stream.kill()
+        self.engines.stop()
+
+    def forked(self) -> None:
+        """In a forked child: close inherited descriptors."""
+        for stream in list(self._streams):
+            stream.forked()
+
+
+class TcpDriver(Driver):
+    """Dials wires to peers, and serves theirs.
+
+    spans      what peers may do with this process's memory
+    addresses  where the engine listens, for those who look for this link
+    """
+
+    kind = LinkKind.TCP
+
+    def __init__(self, spans: SpanTable) -> None:
+        self.addresses: Sequence[str] = ()
+        self._carriers = Carriers()
+        self._server = _core.WireServer(spans)
+        self._lock = threading.Lock()
+        self._owners: dict[Hashable, int] = {}
+        self._last = 0
+
+    def facts(self) -> dict[str, int | str]:
+        tcp = [each for each in self.addresses if not each.startswith("unix:")]
+        return {"address": tcp[0]} if tcp else {}
+
+    @staticmethod
+    def refuse(ours: Facts, theirs: Facts) -> str | None:
+        told = theirs.links.get(LinkKind.TCP)
+        if told is None:
+            return "the peer does not offer it"
+        if not told.get("address"):
+            return "the peer listens on no tcp address"
+        return None
+
+    def publish(self, region: Region) -> Published:
+        return publish_registered(region)
+
+    def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
+        try:
+            return TcpLink(peer, path, submitters, self._carriers)
+        except (PeerError, RightsError, Timeout, NoMemory, Full, OSError) as error:
+            reason = f"no wire to the peer: {error}"
+            raise PathRefused(reason, peer=peer.name, rejected={str(path): reason}) from error
+
+    def serve(self, sock: socket.socket, owner: Hashable) -> None:
+        with self._lock:
+            number = self._owners.get(owner)
+            if number is None:
+                self._last += 1
+                number = self._owners[owner] = self._last
+        code = self._server.serve(sock.detach(), number)
+        if code:
+            raise PeerError(f"the wire is not served: {os.strerror(code)}", cause="not_served")
+
+    def dismiss(self, owner: Hashable) -> None:
+        with self._lock:
+            number = self._owners.pop(owner, None)
+        if number is not None:
+            self._server.dismiss(number)
+
+    def close(self) -> None:
+        self._server.close()
+        self._carriers.close()
+
+    def forked(self) -> None:
+        self._server.forked()
+        self._carriers.forked()
+
+
+class TcpLink(StreamLink):
+    """Has wires of its own, as many as it had transfers at once."""
+
+    def __init__(self, peer: Peer, path: Path, submitters: Submitters, carriers: Carriers) -> None:
+        pool = _make_pool(submitters.pool) if path.staging is Staging.BOUNCE else None
+        self._slots = submitters.slots.another(lambda: carriers.stream(peer.wire, pool))
+
+        def submitter(streams: int) -> HostSubmitter:
+            return HostSubmitter(carriers.engines, self._slots, streams=streams, inline_below=0)
+
+        super().__init__(peer, path, submitter(1))
+        self._wide = submitter(submitters.streams)
+        self._slots.give(self._slots.take(1))  # the first wire shows whether the path works
+
+    def attach(self, published: Published) -> RemoteRegion:
+        return attach_registered(published, self.peer, self.epoch, self.path)
+
+    def detach(self, region: RemoteRegion) -> None:
+        """Nothing was mapped."""
+
+    def submit(
+        self,
+        op: int,
+        d: Descriptors,
+        done: Done,
+        deadline: int | None = None,
+        patient: bool = False,
+    ) -> Slot | None:
+        submitter = self._wide if d.bytes >= WIDE_BYTES else self._submitter
+        return submitter.submit(op, d, done, deadline, patient)
+
+    def close(self) -> None:
+        self._slots.close()
+
+
+def _make_pool(spec: PoolSpec) -> _core.BouncePool | None:
+    """The pool of one link; None when it is off. Raises NoMemory."""
+    if spec.count == 0:
+        return None
+    try:
+        return _core.BouncePool(spec.count, spec.size)
+    except MemoryError as error:
+        raise NoMemory(f"no memory for a pool of {spec}", cause="no_memory") from error
