@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
@@ -307,6 +309,51 @@ def test_who_finds_no_buffer_waits_and_may_be_stopped(ground: Ground) -> None:
     leave.set()
     first.join()
     assert (dones[0].outcome, dones[0].staged) == (_core.OK, 64)
+
+
+class Alarm(Exception):
+    pass
+
+
+def test_a_signal_is_taken_while_there_is_no_buffer(ground: Ground) -> None:
+    """Its handler runs, and what it raises ends the transfer and reaches who waits."""
+
+    def ring(*_: object) -> None:
+        raise Alarm
+
+    entered, leave = threading.Event(), threading.Event()
+
+    def answer(number: int) -> int:
+        entered.set()
+        leave.wait(20)
+        return _core.OK
+
+    wire, pool = FakeWire(answer), _core.BouncePool(1, 4096)
+    scenes = [Scene([Piece(0, 0, 64)], registered=False) for _ in range(2)]
+    movers = [_core.Bounce(wire.mover, pool) for _ in scenes]
+    first = threading.Thread(
+        target=ground.run, args=(_core.WRITE, scenes[0].resolve(_core.WRITE), movers[0])
+    )
+    first.start()
+    assert entered.wait(20)
+    done, before = _core.Done(ground.engines), signal.signal(signal.SIGUSR1, ring)
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.start()
+    try:
+        with pytest.raises(Alarm):
+            ground.run(
+                _core.WRITE,
+                scenes[1].resolve(_core.WRITE),
+                movers[1],
+                _core.now() + 20 * SECOND,
+                done,
+            )
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        timer.join()
+        leave.set()
+        first.join()
+    assert (done.quiet, done.outcome, len(wire.runs)) == (True, _core.ABORTED, 1)
 
 
 def test_more_threads_than_buffers_all_get_through(ground: Ground) -> None:

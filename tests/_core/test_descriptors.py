@@ -162,3 +162,16 @@ def test_all_copy_variants_copy_blocks() -> None:
         assert np.array_equal(target, source)
     with pytest.raises(ValueError, match="no copy variant"):
         _core.copy("abacus", 0, 0, 0)
+
+
+def test_a_descriptor_is_found_by_where_it_begins_or_by_what_it_holds() -> None:
+    d = _core.Descriptors(rows((100, 900, 50), (120, 800, 10), (120, 700, 90)))
+    assert [d.first_at(_core.LOCAL, at) for at in (100, 119, 120, 125, 160, 210)] == [
+        0,
+        0,
+        1,
+        0,
+        2,
+        None,
+    ]
+    assert [d.first_at(_core.REMOTE, at) for at in (949, 800, 789, 799)] == [0, 1, 2, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import zlib
 from typing import Any
 
@@ -64,6 +65,17 @@ def connect_and_wait(parent: Parent, address: str) -> None:
         parent.tell(str(engine.connect(address)))
         for _ in parent:
             pass
+
+
+def busy(parent: Parent, size: int) -> None:
+    """A target that computes under the GIL for as many seconds as it is told."""
+    with kf.Engine("127.0.0.1:0") as engine:
+        engine.allocate("kv", size)
+        parent.tell(engine.addresses[0])
+        for pause in parent:
+            parent.tell("now")
+            ctypes.PyDLL(None).usleep(int(pause * 1e6))  # which keeps the GIL
+            parent.tell("awake")
 
 
 VERBS = {f.__name__: f for f in (allocate, register, unregister, fill, digest, notifications)}

@@ -76,7 +76,7 @@ def test_versions_and_nonces_are_checked_by_both() -> None:
 OFFERED: dict[str, dict[str, int | str]] = {
     "loopback": {},
     "fabric": {},
-    "cma": {"uid": 1, "dumpable": 1, "yama": 0, "ptracer": 0, "probe": 4096},
+    "cma": {"uid": 1, "gid": 1, "dumpable": 1, "yama": 0, "ptracer": 0, "probe": 4096},
     "tcp": {"address": "127.0.0.1:1"},
 }
 

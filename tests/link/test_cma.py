@@ -30,12 +30,8 @@ MIB = 1 << 20
 SIZE = 8 * MIB
 PR_SET_DUMPABLE = 4
 NOBODY = 65534
-SUBMITTERS = (SubmitterKind.INLINE, SubmitterKind.HOST)
-
 
 class TestCma(LinkContract):
-    submitters = SUBMITTERS
-
     @staticmethod
     def make_driver(_bench: Bench) -> Driver:
         return CmaDriver(EPOCH, ptracer=False)
@@ -93,7 +89,7 @@ class TestCma(LinkContract):
 
 
 def facts(epoch: int = 2, boot: str = "boot", network: int = 1, **changes: Any) -> Facts:
-    told = {"uid": 7, "dumpable": 1, "yama": 0, "ptracer": 0, "probe": 4096, **changes}
+    told = {"uid": 7, "gid": 7, "dumpable": 1, "yama": 0, "ptracer": 0, "probe": 4096, **changes}
     return Facts(epoch, boot, network, {"loopback": {}, "cma": told})
 
 
@@ -108,6 +104,7 @@ OURS = facts(epoch=1)
         (facts(boot="other"), "another host"),
         (facts(network=2), "another network namespace"),
         (facts(uid=8), "runs as user 8, this process as 7"),
+        (facts(gid=9), "runs as group 9, this process as 7"),
         (facts(dumpable=0), "not dumpable"),
         (facts(yama=1), "set KVFERRY_PTRACER=1 there"),
         (facts(yama=1, ptracer=1), None),
@@ -133,7 +130,8 @@ def test_what_a_driver_tells(monkeypatch: pytest.MonkeyPatch, tmp_path: File) ->
     assert ctypes.c_uint64.from_address(probe).value == 1 << 63
     yama = File("/proc/sys/kernel/yama/ptrace_scope")
     scope = int(yama.read_text()) if yama.exists() else 0
-    assert told == {"uid": os.geteuid(), "dumpable": 1, "yama": scope, "ptracer": 0}
+    ids = {"uid": os.geteuid(), "gid": os.getegid()}
+    assert told == {**ids, "dumpable": 1, "yama": scope, "ptracer": 0}
     scope_file = tmp_path / "scope"
     for text, scope in (("2\n", 2), ("0\n", 0)):
         scope_file.write_text(text)
@@ -148,7 +146,7 @@ def peer(told: Facts, pid: int | None) -> Peer:
     return Peer("the peer", told, pid, None, wire)
 
 
-def wire() -> Any:
+def wire(deadline: int | None) -> Any:
     raise AssertionError("this link dials nothing")
 
 
@@ -261,7 +259,7 @@ def across() -> Iterator[Callable[..., Across]]:
         yield meet
 
 
-each_submitter = pytest.mark.parametrize("submitter", SUBMITTERS, ids=lambda each: each.value)
+each_submitter = pytest.mark.parametrize("submitter", SubmitterKind, ids=lambda each: each.value)
 Meet = Callable[..., Across]
 
 

@@ -47,7 +47,7 @@ class WireBench(Bench):
 
     family: int = socket.AF_INET
 
-    def wire(self) -> socket.socket:
+    def wire(self, deadline: int | None = None) -> socket.socket:
         ours, theirs = pair(self.family)
         self.owner.serve(theirs, "us")
         return ours
@@ -128,7 +128,7 @@ def test_a_region_that_went_meanwhile_is_refused_and_the_wire_stays(bench: WireB
         assert flying.done.refused == (_core.UNKNOWN, _core.REMOTE, gone.address)
         lent = flying.lent
         flying.d.release()
-        assert flying.done.outcome == _core.REFUSED
+        assert (flying.done.outcome, flying.done.begun) == (_core.REFUSED, True)
         assert lent is not None
         bench.link.release(lent, False)  # the same wire again
     assert not contents(gone).any()
@@ -167,7 +167,7 @@ class SilentBench(WireBench):
         self.ends: list[socket.socket] = []
         super().__init__(lambda bench: TcpDriver(bench.published), SubmitterKind.HOST)
 
-    def wire(self) -> socket.socket:
+    def wire(self, deadline: int | None = None) -> socket.socket:
         ours, theirs = pair()
         self.ends.append(theirs)
         return ours
@@ -198,7 +198,8 @@ def test_an_abort_has_patience_with_a_silent_peer_for_a_second(
     silent.link.abort(flying.done)
     assert silent.finish(flying) == outcome
     assert time.monotonic() - began < STALL
-    del flying  # and with it the wires
+    del flying  # and with it the wires that were under way
+    silent.link.close()  # and with it one that was not
     # Nobody's memory is reached by what the peer says now.
     for end in silent.ends:
         end.settimeout(STALL)
@@ -322,7 +323,7 @@ def test_the_target_takes_no_part(bench: WireBench) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_a_path_that_cannot_be_dialled_is_refused(error: Exception) -> None:
-    def wire() -> socket.socket:
+    def wire(deadline: int | None) -> socket.socket:
         raise error
 
     engines = _core.CopyEngines(1)

@@ -91,6 +91,27 @@ static void check_woken(void) {
     CHECK(fastest < KVF_SLICE_NS / 2);
 }
 
+static void leave(void *gate, unsigned index) {
+    (void)index;
+    kvf_gate_leave(gate);
+}
+
+static void drain_and_free(void *gate) {
+    drain_now(gate);
+    free(gate);
+}
+
+/* Who has left looks at the gate no more: whoever drained it frees it. */
+static void check_freed_at_once(void) {
+    for (int round = 0; round < 200; round++) {
+        kvf_gate *g = malloc(sizeof *g);
+        kvf_gate_init(g);
+        for (unsigned i = 0; i < VISITORS; i++) CHECK(kvf_gate_enter(g) == KVF_ENTERED);
+        kvf_gate_close(g);
+        in_parallel(VISITORS, leave, g, drain_and_free);
+    }
+}
+
 /* In a child those inside are forgotten, and the answer is its own. */
 static void check_fork(void) {
     kvf_gate g;
@@ -107,5 +128,6 @@ int main(void) {
     check_fork();
     check_woken();
     check_close_under_traffic();
+    check_freed_at_once();
     return 0;
 }

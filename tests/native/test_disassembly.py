@@ -13,6 +13,16 @@ from tests.native.harness import HEADERS, compile, compiler
 
 SOURCE = '#include "copy.h"\nconst kvf_variant *kvf_kept(void) { return kvf_variants; }\n'
 
+# What streams, unfolding, staging and every link add to it: all that moves bytes.
+MOVERS = """
+#include "engines.h"
+#include "bounce.h"
+#include "process.h"
+#include "wire.h"
+void *kvf_kept[] = {kvf_engine_main, kvf_help, kvf_unfold, kvf_move_in_memory,
+                    kvf_bounce_run, kvf_bounce_scattered_run, kvf_move_between, kvf_wire_run};
+"""
+
 # Architecture -> what must be found, and the commands that may compile for it from elsewhere.
 EXPECTED = {
     "x86_64": {
@@ -31,13 +41,19 @@ def compiler_for(architecture: str) -> list[str]:
     return command
 
 
-def assemble(architecture: str, level: str, folder: Path, header: str | None = None) -> str:
+def assemble(
+    architecture: str,
+    level: str,
+    folder: Path,
+    header: str | None = None,
+    text: str = SOURCE,
+) -> str:
     """Assembly text of all variants; `header` stands in for copy.h."""
     command = compiler_for(architecture)
     if header is not None:
         (folder / "copy.h").write_text(header)
     source = folder / "variants.c"
-    source.write_text(SOURCE)
+    source.write_text(text)
     return compile(source, folder / "variants.s", level, "-S", command=command).read_text()
 
 
@@ -47,6 +63,15 @@ def test_every_variant_is_fenced(architecture: str, level: str, tmp_path: Path) 
     program = parse(assemble(architecture, level, tmp_path))
     storing = program.storing()
     assert EXPECTED[architecture] <= storing
+    assert {name: program.unfenced(name) for name in storing} == {name: [] for name in storing}
+
+
+@pytest.mark.parametrize("architecture", EXPECTED)
+def test_no_mover_stores_past_the_cache_unfenced(architecture: str, tmp_path: Path) -> None:
+    program = parse(assemble(architecture, "-O3", tmp_path, text=MOVERS))
+    storing = program.storing()
+    runs = {name for name in EXPECTED[architecture] if name.startswith("kvf_run")}
+    assert runs <= storing
     assert {name: program.unfenced(name) for name in storing} == {name: [] for name in storing}
 
 

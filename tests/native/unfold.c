@@ -209,6 +209,66 @@ static void check_drop(void) {
     end(e);
 }
 
+/* ---- an engine that leaves the worker for another stream ---- */
+
+typedef struct napper {
+    kvf_mover mover;
+    uint64_t ns;
+    _Atomic uint32_t naps;
+    _Atomic uint64_t last; /* when the last one began */
+    _Atomic pthread_t by;
+} napper;
+
+static kvf_outcome nap(kvf_mover *m, kvf_run r, kvf_op op, const kvf_brake *brake) {
+    (void)r, (void)op, (void)brake;
+    napper *n = (napper *)m;
+    struct timespec asleep = {0, (long)n->ns};
+    atomic_store(&n->by, pthread_self());
+    atomic_store(&n->last, kvf_now());
+    atomic_fetch_add(&n->naps, 1);
+    nanosleep(&asleep, NULL);
+    return KVF_OK;
+}
+
+/* How long nobody was at the worker after its engine had gone elsewhere; 0 when another one went. */
+static uint64_t gap_at_the_worker(void) {
+    static unsigned char from[2 * KVF_WORK_RECORDS], to[2 * KVF_WORK_RECORDS];
+    static kvf_descriptor d[KVF_WORK_RECORDS];
+    napper batch_mover = {.mover = {nap}, .ns = 1000000}, other_mover = {.mover = {nap}, .ns = 150000000};
+    kvf_engines *e = start(2);
+    kvf_stream *control = control_new(32), *other = kvf_stream_new();
+    kvf_done *done = kvf_line_take(e), *away = kvf_line_take(e);
+    kvf_batch batch = {.mover = &batch_mover.mover};
+    for (uint64_t i = 0; i < KVF_WORK_RECORDS; i++)
+        d[i] = (kvf_descriptor){(uintptr_t)from + 2 * i, (uintptr_t)to + 2 * i, 1};
+    kvf_done_begin(done), kvf_done_begin(away);
+    CHECK(publish(e, control, done, KVF_WRITE, &batch, (kvf_run){d, 0, KVF_WORK_RECORDS, 0}));
+    while (atomic_load(&batch_mover.naps) < 4) kvf_wake_engines(e); /* one unfolds, one is at the worker */
+    kvf_entry copy = {.kind = KVF_ENTRY_COPY, .done = away, .sequence = away->sequence,
+                      .mover = &other_mover.mover, .run = {d, 0, 1, 0}};
+    kvf_entry flag = {.kind = KVF_ENTRY_FLAG, .done = away, .sequence = away->sequence};
+    CHECK(kvf_ring_push(&other->ring, &copy) && kvf_ring_push(&other->ring, &flag));
+    kvf_doorbell(e, other, true);
+    while (!atomic_load(&other_mover.naps)) sched_yield();
+    uint64_t left = atomic_load(&other_mover.last), last;
+    bool same = atomic_load(&other_mover.by) == atomic_load(&batch_mover.by);
+    while ((last = atomic_load(&batch_mover.last)) < left && !kvf_done_quiet(done)) sched_yield();
+    wait_quiet(done), wait_quiet(away);
+    kvf_stream_free(e, control), kvf_stream_free(e, other);
+    kvf_line_give(e, done), kvf_line_give(e, away);
+    end(e);
+    return same && last > left ? last - left : 0;
+}
+
+static void check_left_alone(void) {
+    uint64_t shortest = KVF_FOREVER;
+    for (int round = 0; round < 8 && shortest > KVF_SLICE_NS / 3; round++) {
+        uint64_t gap = gap_at_the_worker();
+        if (gap && gap < shortest) shortest = gap;
+    }
+    CHECK(shortest == KVF_FOREVER || shortest < KVF_SLICE_NS / 3);
+}
+
 /* ---- late checks ---- */
 
 static void check_late(void) {
@@ -253,6 +313,7 @@ int main(void) {
     check_wrap(7);
     check_wrap(KVF_LOGICAL_MOST);
     check_drop();
+    check_left_alone();
     check_late();
     return 0;
 }

@@ -1,84 +1,10 @@
 /* Wires within one process: contents of both directions, refusals, stops, and peers that misbehave. */
 #include "engines.h"
-#include "parallel.h"
-#include "serve.h"
-#include "wire.h"
+#include "target.h"
 
-#define AREA (3u << 20)
 #define PIECES 3000u
 
-static unsigned char here[AREA], there[AREA], wanted[AREA];
-
-/* ---- a target with one region that may be written, one that may not, and a gap between ---- */
-
-#define HALF (AREA / 2)
-#define GAP 4096u
-
-typedef struct target {
-    kvf_span span[2];
-    kvf_span *row[2];
-    kvf_table table;
-    kvf_server *server;
-} target;
-
-static void target_start(target *t) {
-    memset(t, 0, sizeof *t);
-    pthread_mutex_init(&t->table.lock, NULL);
-    for (unsigned i = 0; i < 2; i++) {
-        t->span[i] = (kvf_span){.base = (uintptr_t)there + i * HALF, .length = HALF - GAP,
-                                .offer = i ? KVF_OFFER_READ : KVF_OFFER_WRITE};
-        kvf_gate_init(&t->span[i].gate);
-        t->row[i] = &t->span[i];
-    }
-    t->table.row = t->row, t->table.n = 2;
-    CHECK(t->server = kvf_server_new(&t->table));
-}
-
-static void target_end(target *t) {
-    kvf_server_dismiss(t->server, NULL);
-    CHECK(kvf_server_wires(t->server) == 0);
-    for (unsigned i = 0; i < 2; i++) CHECK(kvf_gate_inside(&t->span[i].gate) == 0);
-    kvf_server_free(t->server);
-    pthread_mutex_destroy(&t->table.lock);
-}
-
-/* Both ends of a TCP connection within this host. */
-static void connect_pair(int fd[2]) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof at;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(bind(listener, (struct sockaddr *)&at, size) == 0 && listen(listener, 1) == 0);
-    CHECK(getsockname(listener, (struct sockaddr *)&at, &size) == 0);
-    fd[0] = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(connect(fd[0], (struct sockaddr *)&at, size) == 0);
-    CHECK((fd[1] = accept(listener, NULL, NULL)) >= 0);
-    close(listener);
-}
-
-static kvf_wire *dial(target *t, uint64_t owner) {
-    int fd[2];
-    connect_pair(fd);
-    CHECK(kvf_server_serve(t->server, fd[1], owner) == 0);
-    kvf_wire *w = kvf_wire_new(fd[0], NULL);
-    CHECK(w);
-    return w;
-}
-
-/* ---- runs ---- */
-
-static kvf_outcome move(kvf_wire *w, const kvf_descriptor *d, uint64_t bytes, kvf_op op, kvf_done *done) {
-    kvf_done_begin(done);
-    kvf_brake brake = {done, done->sequence, KVF_FOREVER, NULL};
-    kvf_outcome outcome = w->mover.run(&w->mover, (kvf_run){d, 0, bytes, 0}, op, &brake);
-    kvf_done_finish(done, 0, done->sequence);
-    return outcome;
-}
-
-static kvf_outcome move_one(kvf_wire *w, uint64_t from, uint64_t to, uint64_t length, kvf_op op,
-                            kvf_done *done) {
-    const kvf_descriptor d = {(uintptr_t)here + from, (uintptr_t)there + to, length};
-    return move(w, &d, length, op, done);
-}
+static unsigned char wanted[AREA];
 
 typedef struct contents {
     target t;
@@ -195,7 +121,7 @@ static void check_silence(kvf_op op, bool abort, kvf_outcome outcome) {
     if (!abort) s.deadline = before + 50000000;
     memset(here, 3, AREA);
     in_parallel(1, run_to_the_stop, &s, abort ? abort_it : NULL);
-    CHECK(s.outcome == outcome || (abort && s.outcome == KVF_ABORTED)); /* before it began */
+    CHECK(s.outcome == outcome || !s.wire->begun); /* the stop came before the first frame */
     CHECK(kvf_now() - before < 5 * KVF_PATIENCE_NS);
     CHECK(here[0] == 3 && memcmp(here, here + 1, AREA - 1) == 0);
     if (s.outcome == outcome && outcome == KVF_LOST)
@@ -229,6 +155,43 @@ static void check_stalled_initiator(void) {
     CHECK(recv(fd[0], &byte, 1, 0) <= 0);
     close(fd[0]);
     target_end(&t);
+}
+
+/* ---- a region that goes while bytes flow: the frame at hand is completed, the next is refused ---- */
+
+typedef struct going {
+    target t;
+    kvf_wire *wire;
+    kvf_op op;
+} going;
+
+static void run_until_refused(void *arg, unsigned index) {
+    (void)index;
+    going *g = arg;
+    kvf_done done = {0};
+    kvf_outcome outcome;
+    while (!(outcome = move_one(g->wire, 0, 0, HALF - GAP, g->op, &done))) continue;
+    CHECK(outcome == KVF_REFUSED && done.verdict == KVF_UNKNOWN);
+}
+
+static void withdraw(void *arg) {
+    target *t = &((going *)arg)->t;
+    while (!kvf_gate_inside(&t->span[0].gate)) sched_yield();
+    pthread_mutex_lock(&t->table.lock);
+    t->table.n = 0;
+    pthread_mutex_unlock(&t->table.lock);
+    kvf_gate_close(&t->span[0].gate);
+    while (!kvf_gate_drain(&t->span[0].gate, KVF_FOREVER)) continue;
+}
+
+static void check_going(kvf_op op) {
+    static going g;
+    target_start(&g.t);
+    g.wire = dial(&g.t, 1), g.op = op;
+    in_parallel(1, run_until_refused, &g, withdraw);
+    CHECK(!atomic_load(&g.wire->dead));
+    kvf_wire_free(g.wire);
+    target_end(&g.t);
 }
 
 /* ---- noise ---- */
@@ -273,6 +236,7 @@ int main(void) {
     check_silence(KVF_WRITE, false, KVF_LOST);
     check_silence(KVF_READ, false, KVF_EXPIRED);
     check_stalled_initiator();
+    for (int i = 0; i < 8; i++) check_going(i % 2 ? KVF_READ : KVF_WRITE);
     check_noise();
     return 0;
 }

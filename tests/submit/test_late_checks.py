@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvferry import _core
+from kvferry.memory import late_refusal
 from tests.submit.copies import Copy, finish, make, run
 
 
@@ -113,7 +115,9 @@ def test_refused_before_the_first_byte(
     assert finish(submitter, lent, done) == _core.REFUSED
     address = regions.start + bad[0] if side == _core.LOCAL else regions.base + bad[1]
     assert done.refused == (verdict, side, address)
-    assert d.first_at(side, address) == position
+    error = late_refusal(done, SimpleNamespace(descriptors=d), "peer")  # type: ignore[arg-type]
+    assert (error.index, error.range) == (position, (address, bad[2]))
+    assert (done.begun, error.bytes_moved) == (False, 0)
     assert (done.coprocessor_batches, done.moving_ns, engines.bytes) == (0, 0, 0)
     assert not regions.there.any()
     assert np.array_equal(regions.here, before)

@@ -112,11 +112,14 @@ cdef class Descriptors:
 
     def first_at(self, int side, uint64_t address):
         cdef uint64_t i, begin
+        found = None
         for i in range(self.n):
             begin = self.run.d[i].local if side == KVF_LOCAL else self.run.d[i].remote
-            if address - begin < self.run.d[i].length:
+            if begin == address:
                 return i
-        return None
+            if found is None and address - begin < self.run.d[i].length:
+                found = i
+        return found
 
     cpdef release(self):
         cdef Span span = self.local_span

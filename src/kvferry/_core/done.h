@@ -34,7 +34,7 @@ typedef enum {
     KVF_ABORTED = 1,  /* the abort flag was seen: some bytes were not moved */
     KVF_EXPIRED = 2,  /* the deadline of an inline copy passed */
     KVF_LOST = 3,     /* the way to the peer broke: what reached it is unknown */
-    KVF_REFUSED = 4,  /* the peer, or a check made late, refused a range; nothing moved after that */
+    KVF_REFUSED = 4,  /* the peer, or a check made late, refused a range: of that run nothing moved after it */
     KVF_FAULT = 5,    /* the memory is not there, or the kernel does not let us */
 } kvf_outcome;
 

@@ -91,6 +91,10 @@ cdef class Done:
         return self.line.verdict, self.line.side, self.line.address
 
     @property
+    def begun(self):
+        return self.line.started_ns != 0
+
+    @property
     def aborted(self):
         return kvf_done_aborted(self.line, self.line.sequence)
 

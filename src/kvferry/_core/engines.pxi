@@ -120,6 +120,7 @@ cdef class CopyEngines:
         if outcome != KVF_OK:
             kvf_done_fail(done.line, outcome)
         kvf_done_finish(done.line, 0, brake.sequence)
+        raise_pending()  # what a signal handler raised meanwhile
 
 
 # No cycle leads through it, and its engines must be whole when it goes: no_gc.

@@ -3,7 +3,9 @@
  *   state  | 63 closed | 62 forked | 61..0 how many are inside |
  *
  * enter and leave are one atomic addition each. A refused entry leaves again at once, so the count
- * may show a visitor who is on the way out; drain waits for those as well.
+ * may show a visitor who is on the way out; drain waits for those as well. Leaving looks at the gate
+ * no more: once it is drained it may be freed, although the last one, who names its address to the
+ * kernel yet, is on the way to wake whoever drains.
  */
 #ifndef KVF_GATE_H
 #define KVF_GATE_H
@@ -18,20 +20,18 @@ typedef enum { KVF_ENTERED, KVF_CLOSED, KVF_FORKED } kvf_gate_code;
 
 typedef struct kvf_gate {
     _Atomic uint64_t state;
-    _Atomic uint32_t bell; /* rung when the last one leaves a closed gate */
 } kvf_gate;
+
+/* What who drains sleeps on: the low half of how many are inside. */
+static inline _Atomic uint32_t *kvf_gate_word(kvf_gate *g) { return (_Atomic uint32_t *)&g->state; }
 
 static inline void kvf_gate_init(kvf_gate *g) {
     atomic_init(&g->state, 0);
-    atomic_init(&g->bell, 0);
 }
 
 static inline void kvf_gate_leave(kvf_gate *g) {
     uint64_t before = atomic_fetch_sub_explicit(&g->state, 1, memory_order_acq_rel);
-    if ((before & KVF_GATE_CLOSED) && (before & KVF_GATE_COUNT) == 1) {
-        atomic_fetch_add_explicit(&g->bell, 1, memory_order_release);
-        kvf_wake_all(&g->bell);
-    }
+    if ((before & KVF_GATE_CLOSED) && (before & KVF_GATE_COUNT) == 1) kvf_wake_all(kvf_gate_word(g));
 }
 
 static inline kvf_gate_code kvf_gate_enter(kvf_gate *g) {
@@ -63,9 +63,9 @@ static inline uint64_t kvf_gate_inside(const kvf_gate *g) {
 
 /* After close: true once nobody is inside; false at the deadline or after one slice. */
 static inline bool kvf_gate_drain(kvf_gate *g, uint64_t deadline) {
-    uint32_t seen = atomic_load_explicit(&g->bell, memory_order_acquire);
-    if (kvf_gate_inside(g) == 0) return true;
-    kvf_sleep_while(&g->bell, seen, kvf_slice(kvf_now(), deadline));
+    uint64_t inside = kvf_gate_inside(g);
+    if (inside == 0) return true;
+    kvf_sleep_while(kvf_gate_word(g), (uint32_t)inside, kvf_slice(kvf_now(), deadline));
     return kvf_gate_inside(g) == 0;
 }
 

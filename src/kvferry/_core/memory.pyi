@@ -171,7 +171,7 @@ class Descriptors:
         """One descriptor: local address, remote address, length."""
 
     def first_at(self, side: int, address: int) -> int | None:
-        """Position of the first descriptor whose side holds `address`."""
+        """Position of the first descriptor whose side begins at `address`, else holds it."""
 
     def cut(self, parts: int) -> list[Descriptors]:
         """At most `parts` runs of about equal bytes that together are this one; they keep it."""
@@ -240,7 +240,8 @@ class Span:
 
 @final
 class SpanTable:
-    """Spans that do not overlap, sorted. Changed under its owner's lock; read under the GIL."""
+    """Spans that do not overlap, sorted. Changed under its owner's lock; read under the GIL, and by
+    the threads of a WireServer under a lock of its own."""
 
     def __len__(self) -> int: ...
     def overlapping(self, base: int, length: int) -> list[Span]: ...

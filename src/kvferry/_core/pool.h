@@ -6,7 +6,8 @@
  *   carried   what the inner mover moves      local lies in the buffer, or where it belongs
  *   placed    what passes through the buffer  local is where it belongs, remote is in the buffer
  *
- * `lock` guards the list of free buffers. Who finds none sleeps in slices and obeys its brake. A
+ * `lock` guards the list of free buffers. Who finds none sleeps in slices and obeys its brake, and
+ * signals where its thread takes them. A
  * round holds one buffer and waits for nobody else's, so buffers always come back.
  */
 #ifndef KVF_POOL_H
@@ -30,6 +31,7 @@ typedef struct kvf_pool {
     pthread_cond_t given;
     kvf_buffer *free, *buffers;
     uint64_t size; /* of one buffer */
+    int (*interrupted)(void); /* or NULL; asked after each sleep: shall the run stop? */
     uintptr_t memory;
     size_t length;
 } kvf_pool;
@@ -59,6 +61,7 @@ static inline kvf_outcome kvf_pool_take(kvf_pool *p, const kvf_brake *brake, kvf
         if (b) p->free = b->next;
         pthread_mutex_unlock(&p->lock);
         if ((*taken = b)) return KVF_OK;
+        if (p->interrupted && p->interrupted()) return KVF_ABORTED;
     }
     return outcome;
 }

@@ -1,6 +1,6 @@
 cdef extern from "pool.h" nogil:
     ctypedef struct kvf_pool:
-        pass
+        int (*interrupted)() noexcept nogil
     kvf_pool *kvf_pool_new(size_t count, uint64_t size)
     void kvf_pool_free(kvf_pool *)
 
@@ -20,6 +20,7 @@ cdef class BouncePool:
             self.pool = kvf_pool_new(count, size)
         if self.pool == NULL:
             raise MemoryError
+        self.pool.interrupted = interrupted
 
     def __dealloc__(self):
         if self.pool != NULL and getpid() == self.pid:

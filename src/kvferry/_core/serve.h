@@ -8,8 +8,10 @@
  *              no:  its bytes are left out, and the peer is told which piece
  *         <- answer
  *
- * While a thread waits for its peer it holds the gates of one frame at most, and ends the wire when
- * one of them is closed: whoever unregisters a region does not wait for a peer that stands still.
+ * While a thread waits for its peer it holds the gates of one frame at most. When one of them is closed
+ * the peer may complete the frame within KVF_GRACE_NS, and learns from the answer to its next that
+ * the region is gone; after that the wire ends: whoever unregisters a region does not wait for a peer
+ * that stands still.
  *
  * `lock` guards the lists, `closed`, and every wire's membership. A thread that has ended stands in
  * `ended` until somebody joins it. Descriptors are closed by who joins, so that shutdown never hits
@@ -26,6 +28,7 @@
 #include "socket.h"
 
 #define KVF_SERVED_MAX 1024u
+#define KVF_GRACE_NS (2 * KVF_SLICE_NS)
 
 typedef struct kvf_server kvf_server;
 
@@ -38,6 +41,7 @@ typedef struct kvf_served {
     _Atomic bool ending;
     uint32_t refused; /* the run whose frames are dropped; runs count from 1 */
     uint32_t inside;  /* gates held */
+    uint64_t until;   /* of who holds one that is closed; 0: none was seen */
     kvf_span *entered[KVF_FRAME_PIECES];
     kvf_request request;
     kvf_place place[KVF_FRAME_PIECES];
@@ -58,11 +62,18 @@ struct kvf_server {
 
 /* ---- moving bytes ---- */
 
-static inline bool kvf_served_must_end(const kvf_served *s) {
-    if (atomic_load_explicit(&s->ending, memory_order_acquire)) return true;
+static inline bool kvf_holds_closed(const kvf_served *s) {
     for (uint32_t i = 0; i < s->inside; i++)
         if (kvf_gate_closed(&s->entered[i]->gate)) return true;
     return false;
+}
+
+static inline bool kvf_served_must_end(kvf_served *s) {
+    if (atomic_load_explicit(&s->ending, memory_order_acquire)) return true;
+    if (!s->until && !kvf_holds_closed(s)) return false;
+    uint64_t now = kvf_now();
+    if (!s->until) s->until = now + KVF_GRACE_NS;
+    return now >= s->until;
 }
 
 /* Without a gate there is nothing to look after: whoever ends the wire shuts the socket down. */
@@ -122,6 +133,7 @@ static inline bool kvf_send_all(kvf_served *s) {
 
 static inline void kvf_leave_gates(kvf_served *s) {
     while (s->inside) kvf_gate_leave(&s->entered[--s->inside]->gate);
+    s->until = 0;
 }
 
 /* The pieces of a frame mostly lie in one region, whose gate then is entered once. */

@@ -121,15 +121,13 @@ static inline void kvf_reader_pour(kvf_reader *r, kvf_message *m) {
     }
 }
 
-/* Leave out at most `n` bytes of what is there or comes; *left is how many are still to come. */
+/* Leave out what is there of the *left bytes, or look for more; *left is how many are still to come. */
 static inline kvf_io kvf_reader_discard(kvf_reader *r, int fd, uint64_t *left) {
     uint64_t here = kvf_reader_has(r) < *left ? kvf_reader_has(r) : *left;
+    if (!here) return kvf_reader_fill(r, fd);
     r->head += (uint32_t)here;
     *left -= here;
-    if (here) return KVF_IO_MOVED;
-    ssize_t moved = recv(fd, NULL, *left, MSG_DONTWAIT | MSG_TRUNC); /* TCP copies nothing then */
-    if (moved > 0) *left -= (uint64_t)moved;
-    return kvf_io_of(moved);
+    return KVF_IO_MOVED;
 }
 
 /* ---- waiting ---- */

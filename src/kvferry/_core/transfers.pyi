@@ -59,6 +59,10 @@ class Done:
         """What an outcome of REFUSED is about: a verdict and side of resolve, and an address."""
 
     @property
+    def begun(self) -> bool:
+        """May a byte have moved?"""
+
+    @property
     def aborted(self) -> bool:
         """Was it asked to stop?"""
 

@@ -73,9 +73,14 @@ static inline void kvf_count_unfolding(kvf_unfolding *u) {
     atomic_fetch_add_explicit(&u->engines->unfold_ns, spent, memory_order_relaxed);
 }
 
+/* An engine that is at the worker may leave it for a stream that is ready longer, and tells nobody:
+ * so often is looked. */
+#define KVF_LOOK_NS 1000000ull
+
 /* Until the worker's counter moves on from `seen`, or has a chance to. */
 static inline void kvf_await_notify(kvf_engines *e, kvf_stream *worker, uint32_t seen) {
-    if (!kvf_serve(e, worker, &e->hold)) kvf_turn_await(&worker->notified, seen, KVF_FOREVER);
+    if (kvf_serve(e, worker, &e->hold)) return;
+    kvf_turn_await(&worker->notified, seen, kvf_now() + KVF_LOOK_NS);
 }
 
 static inline void kvf_pause(kvf_unfolding *u, uint32_t seen) {

@@ -167,6 +167,7 @@ static inline void kvf_wire_sleep(kvf_wire *w, kvf_voyage *v) {
 /* Nothing can be moved now. False when the peer's time is up. */
 static inline bool kvf_wire_idle(kvf_wire *w, kvf_voyage *v) {
     if (!v->stop) kvf_voyage_stop(v, kvf_brake_check(v->brake));
+    if (v->stop && !w->out.left && !kvf_wire_waits(w)) return true; /* nothing is owed: it is over */
     if (v->stop && kvf_now() >= v->patience) return false;
     kvf_wire_sleep(w, v);
     return true;
@@ -176,6 +177,11 @@ static inline bool kvf_wire_idle(kvf_wire *w, kvf_voyage *v) {
  * brought is here, and nothing follows. */
 static inline kvf_outcome kvf_voyage_unanswered(const kvf_voyage *v) {
     return v->op == KVF_WRITE || v->stop == KVF_REFUSED ? KVF_LOST : v->stop;
+}
+
+/* Memory here is not there. What was sent of a WRITE the peer may place yet. */
+static inline kvf_outcome kvf_voyage_faulted(const kvf_wire *w, const kvf_voyage *v) {
+    return v->op == KVF_WRITE && kvf_wire_waits(w) ? KVF_LOST : KVF_FAULT;
 }
 
 static inline kvf_outcome kvf_voyage_end(const kvf_voyage *v) {
@@ -200,7 +206,7 @@ static inline kvf_outcome kvf_wire_run(kvf_mover *m, kvf_run r, kvf_op op, const
             if (kvf_wire_idle(w, &v)) break;
             return kvf_wire_fail(w, kvf_voyage_unanswered(&v));
         case KVF_IO_BROKEN: return kvf_wire_fail(w, KVF_LOST);
-        case KVF_IO_FAULT: return kvf_wire_fail(w, KVF_FAULT);
+        case KVF_IO_FAULT: return kvf_wire_fail(w, kvf_voyage_faulted(w, &v));
         }
     }
     return kvf_voyage_end(&v);

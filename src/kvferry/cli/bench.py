@@ -47,7 +47,10 @@ def bench(
         ),
     ] = None,
     paths: Annotated[
-        str, typer.Option(help="presets (auto, ubshmem), or link/submitter[/staging]")
+        str,
+        typer.Option(
+            help="presets (auto, rma, direct, ubshmem, fabricmem), or link/submitter[/staging]"
+        ),
     ] = PATHS,
     ops: Annotated[str, typer.Option(help="write, read")] = OPS,
     blocks: Annotated[

@@ -23,13 +23,13 @@ from .. import _core
 from ..batch import Batch
 from ..errors import Cancelled, ClosedError, Error, ForkedError, NotQuiet, PeerError, UsageError
 from ..link import Link, Published
-from ..memory import RemoteRegion, check_buffer, check_name, refusal
+from ..memory import RemoteRegion, check_buffer, check_name, late_refusal, refusal
 from ..path import Path, SubmitterKind
 from ..stats import Stats, snapshot
 from .control import Control
 from .deadline import deadline_after
 from .drain import drain
-from .failure import Failure, timed_out
+from .failure import LINK_LOST, Failure, timed_out
 from .mailbox import MESSAGE_MAX
 from .peer_regions import PeerRegions
 from .regions import Links
@@ -137,7 +137,7 @@ class Channel:
     def read_async(self, batch: Batch) -> Transfer:
         """Submit a read and return; an inline path, or a small batch, is copied first.
 
-        Raises Full when no slot is free; else as read.
+        Raises Full when no slot is free, PeerError or Timeout when no wire is; else as read.
         """
         return self._start(_core.READ, batch)
 
@@ -230,8 +230,7 @@ class Channel:
         batch are waited for. Raises NotQuiet, and the channel is dead.
         """
         if transfer is not None:
-            why = Cancelled("interrupted", cause="interrupted", peer=self.peer, bytes_moved=None)
-            self.abort(transfer, why)
+            self.abort(transfer, self._interrupted())
         for way in self._ways:
             way.wake()
         deadline = deadline_after(self._quiet_grace)
@@ -242,6 +241,9 @@ class Channel:
                 self.settle(each)
                 if each is transfer and each.failure is not None:
                     each.failure.dismiss()
+
+    def _interrupted(self) -> Cancelled:
+        return Cancelled("interrupted", cause="interrupted", peer=self.peer, bytes_moved=None)
 
     def _submit(self, op: int, batch: Batch, deadline: int | None, patient: bool) -> Transfer:
         """`patient`: wait for a slot until the deadline, else Full at once."""
@@ -288,7 +290,7 @@ class Channel:
         if transfer.lent is not None:
             self._give_back(transfer)
         if transfer.done.outcome == _core.LOST and self._over is None:
-            self._control.lose(PeerError("its link broke", cause="link_lost", peer=self.peer))
+            self._control.lose(PeerError(LINK_LOST, cause="link_lost", peer=self.peer))
 
     def _give_back(self, transfer: Transfer) -> None:
         lent = transfer.take_lent()
@@ -303,10 +305,19 @@ class Channel:
         return self._ways[d.way].path
 
     def _misfit(self, found: _core.Descriptors, batch: Batch) -> Error:
-        error = refusal(found, batch, self.peer)
-        if found.verdict == _core.MIXED:
-            first, other = (batch.descriptors.row(index)[1] for index in (0, found.index))
-            error.args = (f"{error.args[0]}: {self._regions.describe(first, other)}",)
+        return self._name_paths(refusal(found, batch, self.peer), batch)
+
+    def late_refusal(self, transfer: Transfer) -> Error:
+        """What to raise for a batch that was refused where it was unfolded, or at the peer."""
+        error = late_refusal(transfer.done, transfer.batch, self.peer)
+        if self.path_of(transfer.d).submitter is SubmitterKind.COPROCESSOR:
+            error.bytes_moved = 0
+        return self._name_paths(error, transfer.batch)
+
+    def _name_paths(self, error: Error, batch: Batch) -> Error:
+        if error.cause == "mixed_paths" and error.index is not None:
+            both = (batch.descriptors.row(index)[1] for index in (0, error.index))
+            error.args = (f"{error.args[0]}: {self._regions.describe(*both)}",)
         return error
 
     def abort(self, transfer: Transfer, why: Error) -> None:
@@ -423,8 +434,13 @@ class Channel:
         """The calling thread is about to wait for `transfer`."""
         self.check_process()
         lent = transfer.lent
-        if lent is not None:
+        if lent is None:
+            return
+        try:
             self._way(transfer).help(lent, transfer.done, deadline)
+        except BaseException:  # a signal handler raised while this thread carried bytes
+            self.abort(transfer, self._interrupted())
+            raise
 
     # ---- the peer's regions ----
 

@@ -24,6 +24,7 @@ from .awaiting import Bells
 from .channel import Channel
 from .connect import Identity, Met, dial_wire, meet
 from .deadline import deadline_after
+from .failure import LINK_LOST
 from .negotiate import foreign, rank
 from .options import ChannelOptions
 from .pushes import serve_channel
@@ -180,8 +181,12 @@ class Channels:
     def _peer(self, us: Identity, met: Met, there: Address) -> Peer:
         credentials = met.connection.credentials
 
-        def wire() -> socket.socket:
-            timeout = self._options.call_timeout
+        # A channel that closes waits no longer than its grace, so neither does who dials for it.
+        patience = min(self._options.call_timeout, self._options.quiet_grace)
+
+        def wire(deadline: int | None) -> socket.socket:
+            left = patience if deadline is None else (deadline - _core.now()) / 1e9
+            timeout = min(patience, left)
             where = self._wire_address(there, met.facts)
             return dial_wire(us, where, met.ticket, met.facts.epoch, self._poller, timeout)
 
@@ -251,9 +256,9 @@ def _channel_lost(channel: weakref.ref[Channel], connection: Connection) -> None
     target, cause = channel(), connection.lost
     if target is None or isinstance(cause, ClosedError):
         return  # we closed it ourselves
-    gone = PeerError(
-        "the peer is gone", cause="connection_lost", peer=target.peer, safe_to_retry=False
-    )
+    broken = cause is not None and cause.cause == "link_lost"
+    text, symbol = (LINK_LOST, "link_lost") if broken else ("the peer is gone", "connection_lost")
+    gone = PeerError(text, cause=symbol, peer=target.peer, safe_to_retry=False)
     gone.__cause__ = cause
     try:
         target.end(gone)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from .. import _core
 from ..errors import Error, PeerError, Timeout, UsageError
-from ..memory import late_refusal
+from ..memory import withdrawn
+from ..path import SubmitterKind
 
 if TYPE_CHECKING:
     from .transfer import Transfer
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Failure", "Status", "timed_out"]
 
 logger = logging.getLogger("kvferry.engine")
+
+LINK_LOST = "the link to the peer broke"
 
 
 class Status(Enum):
@@ -47,11 +50,11 @@ class Failure:
         """Judge a quiet transfer that did not land."""
         outcome = transfer.done.outcome
         if outcome == _core.REFUSED:
-            return cls(Status.FAILED, late_refusal(transfer.done, transfer.batch, _peer(transfer)))
+            return cls(Status.FAILED, _refused(transfer))
         if outcome == _core.LOST and transfer.why is not None:
             return cls(Status.UNKNOWN, _unspecified(transfer.why, safe_to_retry=False))
         if gone or outcome in (_core.OK, _core.LOST):
-            return cls(Status.UNKNOWN, _unknown(transfer))
+            return cls(Status.UNKNOWN, _unknown(transfer, gone or outcome == _core.OK))
         if outcome == _core.FAULT:
             return cls(Status.FAILED, _fault(transfer))
         if outcome == _core.EXPIRED or transfer.why is None:
@@ -80,6 +83,14 @@ def _peer(transfer: Transfer) -> str:
     return transfer.channel.peer
 
 
+def _refused(transfer: Transfer) -> Error:
+    channel = transfer.channel
+    error = channel.late_refusal(transfer)
+    unfolded = channel.path_of(transfer.d).submitter is SubmitterKind.COPROCESSOR
+    # What the peer does not know it had announced when the batch was submitted.
+    return withdrawn(error) if error.cause == "not_registered" and not unfolded else error
+
+
 def _unspecified(why: Error, safe_to_retry: bool) -> Error:
     error = why.again()
     error.bytes_moved = None
@@ -87,11 +98,11 @@ def _unspecified(why: Error, safe_to_retry: bool) -> Error:
     return error
 
 
-def _unknown(transfer: Transfer) -> PeerError:
+def _unknown(transfer: Transfer, gone: bool) -> PeerError:
     what = "reached it" if transfer.op == _core.WRITE else "was read from it"
     return PeerError(
-        f"the peer is gone; what {what} is unknown",
-        cause="peer_gone",
+        f"{'the peer is gone' if gone else LINK_LOST}; what {what} is unknown",
+        cause="peer_gone" if gone else "link_lost",
         peer=_peer(transfer),
         bytes_moved=None,
         safe_to_retry=False,

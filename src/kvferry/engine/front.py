@@ -147,13 +147,13 @@ class Front:
     def revoke(self, region: Region, timeout: float) -> bool:
         """Have every peer let go of a region, before its memory goes. False: one still reaches it.
 
-        A silent peer that maps it keeps the pages, which then are nobody else's; one that sends
-        bytes is hung up on. Nothing stops one whom the kernel lets into this process.
+        A silent peer is hung up on: else a late frame of it could find other memory at the same
+        address. One that maps it keeps the pages, which then are nobody else's. Nothing stops one
+        whom the kernel lets into this process.
         """
         silent = self._revoke(region, self._subscribers(), timeout)
         for inbound in silent:
-            if inbound.reaches(region, LinkKind.TCP):
-                inbound.hang_up()  # or a late frame could find other memory at the same address
+            inbound.hang_up()
         if silent:
             logger.warning("%d peers did not let go of %r", len(silent), region)
         return not any(inbound.reaches(region, LinkKind.CMA) for inbound in silent)

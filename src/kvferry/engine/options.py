@@ -43,6 +43,7 @@ def choose(
     contradict each other, or the range that a number is out of."""
     spec = options.bounce if bounce is None else bounce
     pool = PoolSpec.parse(spec)
+    in_streams = _within("streams", streams, _streams(options), 1, _core.STREAMS_MAX)
     wanted = want(path, link, submitter, staging)
     if pool.count == 0:
         if path not in PRESETS and wanted[0].staging is Staging.BOUNCE:
@@ -52,11 +53,11 @@ def choose(
         wanted = tuple(dict.fromkeys(each._replace(staging=Staging.NONE) for each in wanted))
     elif bounce is not None and staging is None:
         wanted = _stage_where_possible(wanted, bounce)
-    if streams is not None and streams > 1 and _only(wanted, SubmitterKind.COPROCESSOR):
+    if streams is not None and in_streams > 1 and _only(wanted, SubmitterKind.COPROCESSOR):
         raise _contradiction(f"streams={streams}", "submitter='coprocessor', whose slot is one")
     return ChannelOptions(
         wanted,
-        _within("streams", streams, _streams(options), 1, _core.STREAMS_MAX),
+        in_streams,
         _within("inline_below", inline_below, options.inline_below, 0, 1 << 62),
         _within("max_transfers_per_batch", max_transfers_per_batch, LOGICAL_MOST, 1, LOGICAL_MOST),
         pool,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
-from .._core import PENDING, Flight
+from .._core import LOST, PENDING, Flight, now
 from ..batch import Batch
 from ..errors import Cancelled, Error, UsageError
 from .deadline import deadline_after
@@ -53,12 +53,16 @@ class Transfer(Flight):
         if self.state == PENDING:
             if not self.done.quiet:
                 channel.help(self, deadline)
-            if not self.done.wait(deadline):
+            if not self.done.wait(deadline) or self._lost_by(deadline):
                 channel.expire(self)
             channel.settle(self)
         if self.failure is not None:
             raise self.failure.look()
         return Report(channel.path_of(self.d), self)
+
+    def _lost_by(self, deadline: int | None) -> bool:
+        """Was it stopped by the deadline in this very thread, and the peer owed an answer?"""
+        return self.done.outcome == LOST and deadline is not None and now() >= deadline
 
     def cancel(self) -> None:
         """Ask for it to stop, and return. It never alters an outcome; wait returns after quiet."""

@@ -40,8 +40,8 @@ class Peer(NamedTuple):
     name   its address
     pid    of its process, as this process sees it; None where the kernel does not say
     pidfd  a descriptor of its process, borrowed until the link is closed; None where there is none
-    wire   dials one more authenticated connection to it, for bytes; blocks, raises PeerError,
-           RightsError or Timeout
+    wire   dials one more authenticated connection to it, for bytes; blocks to a deadline of
+           _core.now() and a bound of its own, raises PeerError, RightsError or Timeout
     watch  tells whether it is still there
     """
 
@@ -49,7 +49,7 @@ class Peer(NamedTuple):
     facts: Facts
     pid: int | None
     pidfd: int | None
-    wire: Callable[[], socket.socket]
+    wire: Callable[[int | None], socket.socket]
     watch: PeerWatch | None = None
 
 

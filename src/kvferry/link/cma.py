@@ -51,7 +51,7 @@ _PROBE_FAILED = {
 class CmaFacts(msgspec.Struct, frozen=True):
     """What a peer tells.
 
-    uid       effective
+    uid, gid  effective
     dumpable  1 when others of this user may look into the process
     yama      the ptrace scope of its kernel; 0 without Yama
     ptracer   1 when it lets every process of its user in, whatever Yama's scope 1 says
@@ -59,6 +59,7 @@ class CmaFacts(msgspec.Struct, frozen=True):
     """
 
     uid: int
+    gid: int
     dumpable: int
     yama: int
     ptracer: int
@@ -81,6 +82,7 @@ class CmaDriver(Driver):
     def facts(self) -> dict[str, int | str]:
         told = CmaFacts(
             uid=os.geteuid(),
+            gid=os.getegid(),
             dumpable=int(_core.process_dumpable()),
             yama=_yama(),
             ptracer=int(self._ptracer),
@@ -148,6 +150,8 @@ def _told(facts: Facts) -> CmaFacts | None:
 def _kernel_refuses(us: CmaFacts, them: CmaFacts) -> str | None:
     if us.uid != them.uid:
         return f"the peer runs as user {them.uid}, this process as {us.uid}"
+    if us.gid != them.gid:
+        return f"the peer runs as group {them.gid}, this process as {us.gid}"
     if not them.dumpable:
         return "the peer is not dumpable: it is setuid, or made itself so (prctl)"
     if them.yama == 1 and not them.ptracer:

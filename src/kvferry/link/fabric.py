@@ -21,6 +21,8 @@ from .stream import StreamLink
 
 __all__ = ["FabricDriver"]
 
+HANDLE = "memfd"  # of RegionRecord
+
 
 class FabricDriver(Driver):
     """Shares the engine's own regions as handles of `runtime`."""
@@ -53,6 +55,7 @@ class FabricDriver(Driver):
             size=handle.size,
             page=handle.page,
             readonly=handle.access is Access.READ,
+            handle=HANDLE,
         )
         return Published(record, [handle.fd])
 
@@ -72,6 +75,9 @@ class FabricLink(StreamLink):
         if len(published.fds) != 1:
             published.discard()
             raise bad_region(record, self.peer, f"comes with {len(published.fds)} descriptors")
+        if record.handle != HANDLE:
+            published.discard()
+            raise bad_region(record, self.peer, f"comes as {record.handle!r}")
         handle = ShareHandle(published.fds[0], record.size, record.page, access)
         allocation = self._runtime.import_handle(handle)
         with allocation, ExitStack() as undo:

@@ -18,6 +18,9 @@ __all__ = ["attach_registered", "bad_region", "check_record", "publish_registere
 
 ADDRESSES = 1 << 64
 
+# RegionRecord.handle of what is reached without a descriptor.
+ADDRESS = "address"
+
 
 def publish_registered(region: Region) -> Published:
     """Any region, own or foreign, without descriptors."""
@@ -30,7 +33,7 @@ def publish_registered(region: Region) -> Published:
         size=region.length,
         page=1,
         readonly=region.readonly or region.shared is Access.READ,
-        handle="address",
+        handle=ADDRESS,
     )
     return Published(record, [])
 
@@ -42,6 +45,8 @@ def attach_registered(published: Published, peer: str, epoch: int, path: Path) -
     if published.fds:
         published.discard()
         raise bad_region(record, peer, f"comes with {len(published.fds)} descriptors")
+    if record.handle != ADDRESS:
+        raise bad_region(record, peer, f"is to be reached by {record.handle!r}")
     check_record(record, peer)
     span = Span(record.base, record.length, record.base, not record.readonly)
     return RemoteRegion(record, peer, epoch, path, span, None)

@@ -43,6 +43,18 @@ class WireStream(HostStream):
         super().__init__(carriers, wire if pool is None else _core.Bounce(wire, pool))
         self._wire = wire
 
+    def carry(
+        self, op: int, d: _core.Descriptors, done: _core.Done, deadline: int | None
+    ) -> None:
+        """Carry a whole batch out in the calling thread; blocks until it is over."""
+        d.via(self._mover)
+        self._carriers.copy_inline(op, d, done, deadline)
+
+    @property
+    def dead(self) -> bool:
+        """Did it end, or lose step with the peer?"""
+        return self._wire.dead
+
     def kill(self) -> None:
         """End the connection: what is under way is lost."""
         self._wire.kill()
@@ -63,10 +75,13 @@ class Carriers:
         self._streams: weakref.WeakSet[WireStream] = weakref.WeakSet()
 
     def stream(
-        self, dial: Callable[[], socket.socket], pool: _core.BouncePool | None
+        self,
+        dial: Callable[[int | None], socket.socket],
+        pool: _core.BouncePool | None,
+        deadline: int | None,
     ) -> WireStream:
         """Over a new wire. Blocks and raises as `dial` does; ClosedError, Full, NoMemory."""
-        sock = dial()
+        sock = dial(deadline)
         with sock, self._lock:
             if self._closed:
                 raise ClosedError("the engine was closed", cause="closed")
@@ -162,14 +177,19 @@ class TcpLink(StreamLink):
     """Has wires of its own, as many as it had transfers at once."""
 
     def __init__(self, peer: Peer, path: Path, submitters: Submitters, carriers: Carriers) -> None:
-        pool = _make_pool(submitters.pool) if path.staging is Staging.BOUNCE else None
-        self._slots = submitters.slots.another(lambda: carriers.stream(peer.wire, pool))
+        self._pool = _make_pool(submitters.pool) if path.staging is Staging.BOUNCE else None
+
+        def wire(deadline: int | None) -> WireStream:
+            return carriers.stream(peer.wire, self._pool, deadline)
+
+        self._slots = submitters.slots.another(wire)
 
         def submitter(streams: int) -> HostSubmitter:
             return HostSubmitter(carriers.engines, self._slots, streams=streams, inline_below=0)
 
         super().__init__(peer, path, submitter(1))
         self._wide = submitter(submitters.streams)
+        self._inline_below = submitters.inline_below
         self._slots.give(self._slots.take(1))  # the first wire shows whether the path works
 
     def attach(self, published: Published) -> RemoteRegion:
@@ -186,11 +206,33 @@ class TcpLink(StreamLink):
         deadline: int | None = None,
         patient: bool = False,
     ) -> Slot | None:
+        if patient and 0 < d.bytes < self._inline_below:
+            return self._carry(op, d, done, deadline)
         submitter = self._wide if d.bytes >= WIDE_BYTES else self._submitter
         return submitter.submit(op, d, done, deadline, patient)
 
+    def _carry(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> Slot | None:
+        """In the calling thread, which would wait anyway: no ring, no flag."""
+        slot = self._slots.wait(1, deadline, lambda: done.aborted)
+        if slot is None:
+            done.fail(_core.ABORTED)
+            done.finish(0)
+            return None
+        (stream,) = slot
+        assert isinstance(stream, WireStream), "the pool has no others"
+        stream.carry(op, d, done, deadline)
+        return slot
+
+    def release(self, lent: Slot, failed: bool) -> None:
+        """A wire that is in step serves the next, whatever the transfer came to: dialling takes
+        longer than many a timeout."""
+        dead: Slot = [each for each in lent if isinstance(each, WireStream) and each.dead]
+        self._slots.discard(dead)
+        self._slots.give([stream for stream in lent if stream not in dead])
+
     def close(self) -> None:
         self._slots.close()
+        self._pool = None  # its memory goes now, whoever still knows of this link
 
 
 def _make_pool(spec: PoolSpec) -> _core.BouncePool | None:

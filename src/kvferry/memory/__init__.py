@@ -7,7 +7,7 @@ into addresses valid here, or into an error, before anything moves.
 from .record import RegionRecord, check_name
 from .region import Region
 from .remote import RemoteRegion
-from .resolve import check_buffer, late_refusal, refusal, resolve
+from .resolve import check_buffer, late_refusal, refusal, resolve, withdrawn
 from .suballocator import SubAllocator
 from .table import RegionTable
 
@@ -22,4 +22,5 @@ __all__ = [
     "late_refusal",
     "refusal",
     "resolve",
+    "withdrawn",
 ]

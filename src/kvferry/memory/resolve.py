@@ -6,7 +6,7 @@ from .. import _core
 from ..batch import Batch
 from ..errors import ClosedError, Error, NoMemory, RightsError, UsageError
 
-__all__ = ["check_buffer", "late_refusal", "refusal", "resolve"]
+__all__ = ["check_buffer", "late_refusal", "refusal", "resolve", "withdrawn"]
 
 
 def resolve(
@@ -84,7 +84,19 @@ def late_refusal(done: _core.Done, batch: Batch, peer: str) -> Error:
         peer=peer,
         index=index,
         range=None if index is None else (address, batch.descriptors.row(index)[2]),
-        bytes_moved=None,
+        bytes_moved=None if done.begun else 0,
+    )
+
+
+def withdrawn(error: Error) -> ClosedError:
+    """For a region that was known when the batch was submitted, what to raise for `error`."""
+    return ClosedError(
+        "the remote region is gone: its owner took it away meanwhile",
+        cause="stale_region",
+        peer=error.peer,
+        index=error.index,
+        range=error.range,
+        bytes_moved=error.bytes_moved,
     )
 
 

@@ -50,7 +50,7 @@ class HostRuntime(Runtime):
     threads  native threads that bring in pages; default: the usable processors, 8 at most
     """
 
-    caps = Caps()
+    caps = Caps(coprocessor=True)
 
     def __init__(
         self, engines: _core.CopyEngines | None = None, *, threads: int | None = None

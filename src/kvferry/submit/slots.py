@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from typing import NamedTuple
 
 from .. import _core
 from ..errors import Full, Timeout
@@ -17,6 +18,19 @@ STREAMS_LIMIT = 512
 
 # Seconds between two looks for transfers that ended unnoticed, while somebody waits for a slot.
 RECLAIM_AGAIN = 0.01
+
+
+class _Place:
+    """Stands for a stream while it is made."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Find(NamedTuple):
+    """Idle streams, and places for those that are to be made."""
+
+    slot: Slot
+    missing: list[_Place]
 
 
 class SlotPool:
@@ -35,7 +49,7 @@ class SlotPool:
         limit: int = STREAMS_LIMIT,
         now: Callable[[], int] = _core.now,
     ) -> None:
-        self._open_stream = open_stream
+        self._open_stream: Callable[[int | None], Stream] = lambda _deadline: open_stream()
         self._reclaim = reclaim
         self._limit = limit
         self._now = now
@@ -43,12 +57,17 @@ class SlotPool:
         self._changed = threading.Condition(self._lock)
         self._idle: list[Stream] = []
         # Those that somebody dropped, in whatever way, are not in it any more.
-        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self._streams: weakref.WeakSet[Stream | _Place] = weakref.WeakSet()
         self._queue: list[object] = []  # who waits, first come first served
 
-    def another(self, open_stream: Callable[[], Stream]) -> SlotPool:
-        """A pool of other streams, bounded and reclaimed alike."""
-        return SlotPool(open_stream, self._reclaim, self._limit, self._now)
+    def another(self, open_stream: Callable[[int | None], Stream]) -> SlotPool:
+        """A pool of other streams, bounded and reclaimed alike, which take a while to make.
+
+        Each is made by the deadline of who needs it, and meanwhile others take and give.
+        """
+        pool = SlotPool(lambda: open_stream(None), self._reclaim, self._limit, self._now)
+        pool._open_stream = open_stream
+        return pool
 
     def close(self) -> None:
         """Let go of the idle streams."""
@@ -58,18 +77,18 @@ class SlotPool:
     def warm(self, streams: int) -> None:
         """See to it that so many streams exist, as far as the limit allows."""
         with self._lock:
-            fresh = min(streams, self._limit) - len(self._streams)
-            self._idle += self._make(max(0, fresh))
+            missing = self._reserve(max(0, min(streams, self._limit) - len(self._streams)))
+        self.give(self._fill(_Find([], missing), None))
 
     def take(self, streams: int) -> Slot:
         """A slot of so many streams. Raises Full when the pool has not got them."""
-        slot = self._lend(streams, None)
-        if slot is None:
+        found = self._look(streams)
+        if found is None:
             self._reclaim()
-            slot = self._lend(streams, None)
-        if slot is None:
+            found = self._look(streams)
+        if found is None:
             raise self._full(streams)
-        return slot
+        return self._fill(found, None)
 
     def wait(
         self, streams: int, deadline: int | None, unwanted: Callable[[], bool] = lambda: False
@@ -78,25 +97,23 @@ class SlotPool:
 
         Raises Timeout at the deadline, and Full for more streams than there can ever be.
         """
-        slot = self._lend(streams, None)
-        if slot is not None:
-            return slot
+        found = self._look(streams)
+        if found is not None:
+            return self._fill(found, deadline)
         if streams > self._limit:
             raise self._full(streams)
         turn = object()
         with self._lock:
             self._queue.append(turn)
         try:
-            while not unwanted():
+            while found is None and not unwanted():
                 self._reclaim()
-                slot = self._lend_or_sleep(streams, turn, deadline)
-                if slot is not None:
-                    return slot
-            return None
+                found = self._look_or_sleep(streams, turn, deadline)
         finally:
             with self._lock:
                 self._queue.remove(turn)
                 self._tell()
+        return None if found is None else self._fill(found, deadline)
 
     def stir(self) -> None:
         """Who waits for a slot shall look whether it is still wanted."""
@@ -121,39 +138,58 @@ class SlotPool:
         if self._queue:
             self._changed.notify_all()
 
-    def _lend_or_sleep(self, streams: int, turn: object, deadline: int | None) -> Slot | None:
+    def _look_or_sleep(self, streams: int, turn: object, deadline: int | None) -> _Find | None:
         with self._lock:
-            slot = self._find(streams, turn)
-            if slot is None:
+            found = self._find(streams, turn)
+            if found is None:
                 left = RECLAIM_AGAIN if deadline is None else (deadline - self._now()) / 1e9
                 if left <= 0:
                     raise Timeout(
                         f"no slot of {streams} streams came free in time", cause="no_slot"
                     )
                 self._changed.wait(min(left, RECLAIM_AGAIN))
-            return slot
+            return found
 
-    def _lend(self, streams: int, turn: object) -> Slot | None:
+    def _look(self, streams: int) -> _Find | None:
         with self._lock:
-            return self._find(streams, turn)
+            return self._find(streams, None)
 
-    def _find(self, streams: int, turn: object) -> Slot | None:
+    def _find(self, streams: int, turn: object) -> _Find | None:
         """With the lock held: a slot, unless they are out, or somebody waits whose turn it is."""
         if self._queue and self._queue[0] is not turn:
             return None
         fresh = max(0, streams - len(self._idle))
         if len(self._streams) + fresh > self._limit:
             return None
-        made = self._make(fresh)
+        missing = self._reserve(fresh)
         kept = len(self._idle) - (streams - fresh)
         slot = self._idle[kept:]
         del self._idle[kept:]
-        return slot + made
+        return _Find(slot, missing)
 
-    def _make(self, streams: int) -> Slot:
-        made = [self._open_stream() for _ in range(streams)]
-        self._streams.update(made)
-        return made
+    def _reserve(self, streams: int) -> list[_Place]:
+        """With the lock held."""
+        places = [_Place() for _ in range(streams)]
+        self._streams.update(places)
+        return places
+
+    def _fill(self, found: _Find, deadline: int | None) -> Slot:
+        """Make what is missing, without the lock: that may take as long as a peer takes."""
+        if not found.missing:
+            return found.slot
+        try:
+            for place in found.missing:
+                stream = self._open_stream(deadline)
+                with self._lock:
+                    self._streams.discard(place)
+                    self._streams.add(stream)
+                found.slot.append(stream)
+        except BaseException:
+            with self._lock:
+                self._streams.difference_update(found.missing)
+            self.give(found.slot)
+            raise
+        return found.slot
 
     def _full(self, streams: int) -> Full:
         return Full(

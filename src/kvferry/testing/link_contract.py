@@ -77,7 +77,7 @@ class Bench:
         facts = Facts(EPOCH, "boot", 1, {self.owner.kind.value: self.owner.facts()})
         return Peer("the peer", facts, os.getpid(), None, self.wire)
 
-    def wire(self) -> socket.socket:
+    def wire(self, deadline: int | None = None) -> socket.socket:
         raise AssertionError("this link dials nothing")
 
     def region(self, size: int, shared: Access = Access.WRITE) -> Region:
@@ -383,6 +383,7 @@ FORGERIES: dict[str, Callable[[Published], Published]] = {
     "base beyond the address space": _claiming(base=1 << 64),
     "wraps around": _claiming(base=(1 << 64) - 4096),
     "readable as it is writable": _claiming(readonly=True),
+    "another kind of handle": _claiming(handle="address"),
 }
 
 
