@@ -31,6 +31,7 @@ SIZE = 8 * MIB
 PR_SET_DUMPABLE = 4
 NOBODY = 65534
 
+
 class TestCma(LinkContract):
     @staticmethod
     def make_driver(_bench: Bench) -> Driver:

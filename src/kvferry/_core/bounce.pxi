@@ -22,5 +22,5 @@ cdef class Bounce(Mover):
         self.plain = kvf_bounce_all(inner.mover, pool.pool)
         self.mover = &self.registered.mover
 
-    cdef kvf_mover *carrier(self, Descriptors d) noexcept:
+    cdef kvf_mover *native(self, Descriptors d) noexcept:
         return &self.plain.mover if d.unregistered else self.mover

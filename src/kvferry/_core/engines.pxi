@@ -105,7 +105,7 @@ cdef class CopyEngines:
         """Copy in the calling thread and complete `done`."""
         cdef kvf_brake brake
         cdef kvf_outcome outcome
-        cdef kvf_mover *mover = &self.engines.memory.mover if d.mover is None else d.mover.carrier(d)
+        cdef kvf_mover *mover = &self.engines.memory.mover if d.mover is None else d.mover.native(d)
         done.inline_copies += 1
         kvf_done_start(done.line)
         brake.done = done.line
@@ -151,7 +151,7 @@ cdef class Stream:
         cdef kvf_entry entry
         entry.kind, entry.op, entry.done, entry.run = KVF_ENTRY_COPY, op, done.line, run.run
         entry.sequence = done.line.sequence
-        entry.mover = NULL if mover is None else mover.carrier(run)
+        entry.mover = NULL if mover is None else mover.native(run)
         return kvf_ring_push(&self.stream.ring, &entry)
 
     def flag(self, Done done not None, uint64_t word, bint wake=True):
@@ -199,7 +199,7 @@ cdef class ControlStream(Stream):
     def publish(self, kvf_op op, Descriptors d not None, Done done not None):
         """One entry and one doorbell, whatever the size; False when the ring is full."""
         cdef kvf_entry entry
-        d.batch.mover = NULL if d.mover is None else d.mover.carrier(d)
+        d.batch.mover = NULL if d.mover is None else d.mover.native(d)
         entry.kind, entry.op, entry.done, entry.run = KVF_ENTRY_BATCH, op, done.line, d.run
         entry.sequence, entry.batch = done.line.sequence, &d.batch
         if not kvf_ring_push(&self.stream.ring, &entry):

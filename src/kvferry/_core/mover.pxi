@@ -13,7 +13,7 @@ cdef class Mover:
     """How the bytes of a run move; kinds of links derive from it."""
     cdef kvf_mover *mover
 
-    cdef kvf_mover *carrier(self, Descriptors d) noexcept:
+    cdef kvf_mover *native(self, Descriptors d) noexcept:
         """What moves the bytes of these."""
         return self.mover
 

@@ -84,8 +84,8 @@ class Lane:
         streams = self.call(batch).stream_submissions
         if streams == 0:
             return self.case.threads
-        carriers = self.session.engine.options.copy_engines + self.case.threads
-        return min(streams * self.case.threads, carriers)
+        hands = self.session.engine.options.copy_engines + self.case.threads
+        return min(streams * self.case.threads, hands)
 
     def _destination(self) -> Side:
         return self.session.side(not self.writes, self.channel)

@@ -2,7 +2,7 @@
 
 Locks, in the order in which they may be taken:
 
-    1  attaching   held by whoever attaches or detaches a region: one at a time. Memory is mapped
+    1  attaching   of known_regions: held by whoever attaches or detaches one. Memory is mapped
                    under it, and transfers over a revoked region are waited for; nothing is sent.
     2  lock        the fate of the channel. Held for a few lines; nothing is copied, mapped or
                    sent under it. (The fate of a transfer is settled natively, in one step.)
@@ -22,17 +22,15 @@ from typing import TYPE_CHECKING
 from .. import _core
 from ..batch import Batch
 from ..errors import Cancelled, ClosedError, Error, ForkedError, NotQuiet, PeerError, UsageError
-from ..link import Link, Published
+from ..link import Link
 from ..memory import RemoteRegion, check_buffer, check_name, late_refusal, refusal
 from ..path import Path, SubmitterKind
 from ..stats import Stats, snapshot
 from .control import Control
 from .deadline import deadline_after
-from .drain import drain
 from .failure import LINK_LOST, Failure, timed_out
 from .mailbox import MESSAGE_MAX
 from .peer_regions import PeerRegions
-from .regions import Links
 from .report import Report
 from .transfer import Transfer
 
@@ -48,9 +46,6 @@ SWEEP_ABOVE = 64
 
 # Seconds between two looks for submitters that a closing channel has to abort.
 ABORT_AGAIN = 0.02
-
-# An announcement may come later than the revocation of its region, by so many revocations.
-REVOKED_KEPT = 4096
 
 
 class Channel:
@@ -80,16 +75,14 @@ class Channel:
         self._bells = bells
         self._quiet_grace = quiet_grace
         self._ended = ended
-        self._regions = PeerRegions(self)
-        self._gate = _core.Gateway(engines, local, self._regions.spans, _late(ways))
+        self.known_regions = PeerRegions(self, ways, control, quiet_grace)
+        self._gate = _core.Gateway(engines, local, self.known_regions.spans, _late(ways))
         self._lock = threading.Lock()
-        self._attaching = threading.Lock()
         self._flying: dict[Transfer, None] = {}
         self._sweep_at = SWEEP_ABOVE
         self._tallies = tuple(_core.Tally() for _ in ways)
         self._watch = control.watch
         self._over: Error | None = None
-        self._revoked: dict[int, None] = {}  # oldest first
 
     # ---- what users call ----
 
@@ -107,7 +100,7 @@ class Channel:
     @property
     def regions(self) -> Mapping[str, RemoteRegion]:
         """The peer's regions by name. A name not known yet is asked for."""
-        return self._regions
+        return self.known_regions
 
     @property
     def stats(self) -> dict[Path, Stats]:
@@ -160,7 +153,7 @@ class Channel:
         check_name(service)
         if not isinstance(request, bytes):
             raise UsageError(f"a request is bytes, not {type(request).__name__}", cause="not_bytes")
-        self._check_open()
+        self.check_open()
         return self._control.call(service, request, timeout)
 
     def notify(
@@ -187,7 +180,7 @@ class Channel:
         deadline = None if timeout is None else deadline_after(timeout)
         for transfer in after:
             transfer.wait_until(deadline)
-        self._check_open()
+        self.check_open()
         left = None if deadline is None else max(deadline - _core.now(), 0) / 1e9
         self._control.notify(name, message, left)
 
@@ -317,7 +310,7 @@ class Channel:
     def _name_paths(self, error: Error, batch: Batch) -> Error:
         if error.cause == "mixed_paths" and error.index is not None:
             both = (batch.descriptors.row(index)[1] for index in (0, error.index))
-            error.args = (f"{error.args[0]}: {self._regions.describe(*both)}",)
+            error.args = (f"{error.args[0]}: {self.known_regions.describe(*both)}",)
         return error
 
     def abort(self, transfer: Transfer, why: Error) -> None:
@@ -380,9 +373,7 @@ class Channel:
             if not transfer.done.wait(deadline):
                 raise self._poison(transfer)
             self.settle(transfer)
-        with self._attaching:
-            for region in list(self._regions.values()):
-                self._drop(region)
+        self.known_regions.drop_all()
         for way in self._ways:
             way.close()
         self._control.close()
@@ -413,7 +404,8 @@ class Channel:
         for transfer in list(self._flying):
             self.abort(transfer, why)
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise what ended the channel, if it is over."""
         if self._over is not None:
             raise self._refusal()
 
@@ -441,57 +433,6 @@ class Channel:
         except BaseException:  # a signal handler raised while this thread carried bytes
             self.abort(transfer, self._interrupted())
             raise
-
-    # ---- the peer's regions ----
-
-    def attach(self, published: Published) -> None:
-        """A region of the peer was announced; taken once, however often it is heard of."""
-        with self._attaching:
-            serial = published.record.serial
-            if self.closed or serial in self._revoked or self._regions.has(serial):
-                published.discard()
-                return
-            try:
-                way = 0 if published.record.own else len(self._ways) - 1
-                region = self._ways[way].attach(published)
-                region.span.way = way
-                try:
-                    self._regions.add(region)
-                except Error:
-                    self._ways[way].detach(region)
-                    raise
-            except Error as error:
-                error.peer = error.peer or self.peer
-                raise
-
-    def revoke(self, serial: int) -> None:
-        """A region of the peer goes: let transfers over it end, abort what takes long, unmap.
-
-        Returns when nothing here can touch it. Raises NotQuiet otherwise.
-        """
-        with self._attaching:
-            self._revoked[serial] = None
-            if len(self._revoked) > REVOKED_KEPT:
-                del self._revoked[next(iter(self._revoked))]
-            region = self._regions.with_serial(serial)
-            if region is None:
-                return
-            region.span.close()
-            drain(region.span, [self], self._quiet_grace, "the peer's region was revoked")
-            self._drop(region)
-
-    def _drop(self, region: RemoteRegion) -> None:
-        region.span.close()
-        self._regions.remove(region)
-        self._ways[region.span.way].detach(region)
-
-    def refresh(self, timeout: float | None = None) -> None:
-        """Ask the peer for regions we have not heard of."""
-        self._check_open()
-        foreign = self.foreign_path
-        links = Links(self.path.link, None if foreign is None else foreign.link)
-        for published in self._control.list_regions(links, timeout):
-            self.attach(published)
 
 
 def _late(ways: tuple[Link, ...]) -> int:

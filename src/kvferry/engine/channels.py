@@ -151,7 +151,7 @@ class Channels:
             undo.callback(channel.close)
             met.connection.serve = serve_channel(channel)
             met.connection.on_lost = partial(_channel_lost, weakref.ref(channel))
-            channel.refresh(max(deadline - time.monotonic(), 0))
+            channel.known_regions.refresh(max(deadline - time.monotonic(), 0))
             with self._lock:
                 if self._closed:
                     raise ClosedError("the engine was closed", cause="closed")

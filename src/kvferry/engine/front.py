@@ -47,16 +47,16 @@ class Front:
     """The listening sockets of one engine and the connections made to them. Thread-safe.
 
     addresses  that it listens on
-    carrier    serves connections for bytes
+    wires      the driver that serves connections for bytes
     """
 
     def __init__(
-        self, host: Host, poller: Poller, own: OwnRegions, carrier: Driver, mailbox: Mailbox
+        self, host: Host, poller: Poller, own: OwnRegions, wires: Driver, mailbox: Mailbox
     ) -> None:
         self._host = host
         self._poller = poller
         self._own = own
-        self._carrier = carrier
+        self._wires = wires
         self._mailbox = mailbox
         self._lock = threading.Lock()
         self._inbounds: set[Inbound] = set()
@@ -98,7 +98,7 @@ class Front:
     def _lost(self, inbound: Inbound, connection: Connection | None = None) -> None:
         with self._lock:
             self._inbounds.discard(inbound)
-        self._carrier.dismiss(inbound)
+        self._wires.dismiss(inbound)
 
     # ---- what inbound connections ask for ----
 
@@ -126,14 +126,14 @@ class Front:
                     return inbound
         raise RightsError("no connection has this ticket", cause="token")
 
-    def carry(self, sock: socket.socket, arrived: Inbound, owner: Inbound) -> None:
+    def serve_wire(self, sock: socket.socket, arrived: Inbound, owner: Inbound) -> None:
         """Serve the socket that came as `arrived`, for bytes, until `owner` is lost."""
-        self._carrier.serve(sock, owner)
+        self._wires.serve(sock, owner)
         with self._lock:
             self._inbounds.discard(arrived)
             late = owner not in self._inbounds
         if late:
-            self._carrier.dismiss(owner)
+            self._wires.dismiss(owner)
 
     # ---- what they are told ----
 

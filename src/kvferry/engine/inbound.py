@@ -102,20 +102,20 @@ class Inbound:
         self.peer = message.name
         self._connection.peer = message.name
         if self._purpose == messages.DATA:
-            return self._carry(message.ticket, proof)
+            return self._begin_wire(message.ticket, proof)
         self._connection.limit = LIMIT
         self._connection.authenticated = True
         self._phase = Phase.OPEN
         pulse = self._front.share_pulse() if self._connection.credentials else []
         return self._front.welcome(proof, self.ticket), _Lent(pulse)
 
-    def _carry(self, ticket: bytes, proof: bytes) -> Answer:
+    def _begin_wire(self, ticket: bytes, proof: bytes) -> Answer:
         """A connection for bytes: after this answer it is the link's."""
         owner = self._front.holder_of(ticket, self.epoch)
         assert self._connection is not None, "set by serve"
 
         def hand_over(sock: socket.socket) -> None:
-            self._front.carry(sock, self, owner)
+            self._front.serve_wire(sock, self, owner)
 
         self._connection.hand_over = hand_over
         self._connection.authenticated = True

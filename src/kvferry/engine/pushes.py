@@ -35,9 +35,9 @@ def _answer(channel: Channel | None, message: messages.Message, fds: list[int]) 
     if isinstance(message, messages.Announce):
         taken = fds[:]
         fds.clear()
-        channel.attach(Published(message.record, taken))
+        channel.known_regions.attach(Published(message.record, taken))
     elif isinstance(message, messages.Revoke):
-        channel.revoke(message.serial)
+        channel.known_regions.revoke(message.serial)
     else:
         raise PeerError(f"unexpected {type(message).__name__}", cause="protocol")
     return messages.Empty()

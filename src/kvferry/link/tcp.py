@@ -35,20 +35,20 @@ WIDE_BYTES = 8 << 20  # below, one wire carries a batch as fast as several
 class WireStream(HostStream):
     """A stream all of whose runs go over one wire, which ends with it; through `pool` if any."""
 
-    __slots__ = ("_wire",)
+    __slots__ = ("_copy_inline", "_mover", "_wire")
 
     def __init__(
-        self, carriers: CopyEngines, wire: _core.Wire, pool: _core.BouncePool | None
+        self, engines: CopyEngines, wire: _core.Wire, pool: _core.BouncePool | None
     ) -> None:
-        super().__init__(carriers, wire if pool is None else _core.Bounce(wire, pool))
+        self._mover = wire if pool is None else _core.Bounce(wire, pool)
+        super().__init__(engines, self._mover)
+        self._copy_inline = engines.copy_inline
         self._wire = wire
 
-    def carry(
-        self, op: int, d: _core.Descriptors, done: _core.Done, deadline: int | None
-    ) -> None:
+    def copy_inline(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> None:
         """Carry a whole batch out in the calling thread; blocks until it is over."""
         d.via(self._mover)
-        self._carriers.copy_inline(op, d, done, deadline)
+        self._copy_inline(op, d, done, deadline)
 
     @property
     def dead(self) -> bool:
@@ -63,7 +63,7 @@ class WireStream(HostStream):
         self._wire.forked()
 
 
-class Carriers:
+class Wires:
     """The threads that carry out runs, one for every wire there is: a peer that stands still holds
     up nobody else's. Thread-safe.
     """
@@ -89,7 +89,9 @@ class Carriers:
                 raise Full(f"{WIRES_LIMIT} wires are open", cause="no_wire")
             code = self.engines.grow(len(self._streams) + 1)
             if code:
-                raise NoMemory(f"starting carriers: {os.strerror(code)}", cause="no_threads")
+                raise NoMemory(
+                    f"starting threads for wires: {os.strerror(code)}", cause="no_threads"
+                )
             stream = WireStream(self.engines, _core.Wire(sock.detach()), pool)
             self._streams.add(stream)
         return stream
@@ -119,7 +121,7 @@ class TcpDriver(Driver):
 
     def __init__(self, spans: SpanTable) -> None:
         self.addresses: Sequence[str] = ()
-        self._carriers = Carriers()
+        self._wires = Wires()
         self._server = _core.WireServer(spans)
         self._lock = threading.Lock()
         self._owners: dict[Hashable, int] = {}
@@ -143,7 +145,7 @@ class TcpDriver(Driver):
 
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
         try:
-            return TcpLink(peer, path, submitters, self._carriers)
+            return TcpLink(peer, path, submitters, self._wires)
         except (PeerError, RightsError, Timeout, NoMemory, Full, OSError) as error:
             reason = f"no wire to the peer: {error}"
             raise PathRefused(reason, peer=peer.name, rejected={str(path): reason}) from error
@@ -166,26 +168,26 @@ class TcpDriver(Driver):
 
     def close(self) -> None:
         self._server.close()
-        self._carriers.close()
+        self._wires.close()
 
     def forked(self) -> None:
         self._server.forked()
-        self._carriers.forked()
+        self._wires.forked()
 
 
 class TcpLink(StreamLink):
     """Has wires of its own, as many as it had transfers at once."""
 
-    def __init__(self, peer: Peer, path: Path, submitters: Submitters, carriers: Carriers) -> None:
+    def __init__(self, peer: Peer, path: Path, submitters: Submitters, wires: Wires) -> None:
         self._pool = _make_pool(submitters.pool) if path.staging is Staging.BOUNCE else None
 
         def wire(deadline: int | None) -> WireStream:
-            return carriers.stream(peer.wire, self._pool, deadline)
+            return wires.stream(peer.wire, self._pool, deadline)
 
         self._slots = submitters.slots.another(wire)
 
         def submitter(streams: int) -> HostSubmitter:
-            return HostSubmitter(carriers.engines, self._slots, streams=streams, inline_below=0)
+            return HostSubmitter(wires.engines, self._slots, streams=streams, inline_below=0)
 
         super().__init__(peer, path, submitter(1))
         self._wide = submitter(submitters.streams)
@@ -207,11 +209,13 @@ class TcpLink(StreamLink):
         patient: bool = False,
     ) -> Slot | None:
         if patient and 0 < d.bytes < self._inline_below:
-            return self._carry(op, d, done, deadline)
+            return self._copy_inline(op, d, done, deadline)
         submitter = self._wide if d.bytes >= WIDE_BYTES else self._submitter
         return submitter.submit(op, d, done, deadline, patient)
 
-    def _carry(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> Slot | None:
+    def _copy_inline(
+        self, op: int, d: Descriptors, done: Done, deadline: int | None
+    ) -> Slot | None:
         """In the calling thread, which would wait anyway: no ring, no flag."""
         slot = self._slots.wait(1, deadline, lambda: done.aborted)
         if slot is None:
@@ -220,7 +224,7 @@ class TcpLink(StreamLink):
             return None
         (stream,) = slot
         assert isinstance(stream, WireStream), "the pool has no others"
-        stream.carry(op, d, done, deadline)
+        stream.copy_inline(op, d, done, deadline)
         return slot
 
     def release(self, lent: Slot, failed: bool) -> None:
