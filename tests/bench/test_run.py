@@ -14,6 +14,7 @@ from kvferry.bench import run as runner
 from kvferry.bench.cases import Plan
 from kvferry.bench.costs import measure_costs
 from kvferry.bench.layouts import model, plain
+from kvferry.bench.path_costs import measure_path_costs
 from kvferry.bench.result import Costs, Result, write_json
 from kvferry.bench.run import run
 from kvferry.bench.session import Session, open_session
@@ -133,3 +134,9 @@ def test_a_coprocessor_counts_its_batches() -> None:
     (row,) = run(plan(paths=("fabric/coprocessor",)), 16 * MIB).rows
     assert row.verified
     assert row.submissions["coprocessor"] > 0
+
+
+def test_costs_of_two_paths_are_measured() -> None:
+    with open_session(8 << 20) as session:
+        costs = measure_path_costs(session)
+    assert all(us is not None and us > 0 for us in costs)

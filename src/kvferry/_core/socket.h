@@ -15,6 +15,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -143,6 +144,7 @@ static inline bool kvf_await_socket(int fd, short events, int ms) {
     uint64_t until = kvf_now() + KVF_SOCKET_SPIN_NS;
     do {
         if (poll(&p, 1, 0) > 0) return true;
+        sched_yield(); /* the other end may be waiting for this very processor */
     } while (kvf_now() < until);
     return poll(&p, 1, ms) >= 0 || errno != EINTR;
 }

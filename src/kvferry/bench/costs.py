@@ -17,6 +17,7 @@ from ..engine import Channel
 from ..memory import RegionTable, resolve
 from .lane import batch_of
 from .layouts import plain
+from .path_costs import measure_path_costs
 from .result import Costs
 from .session import Session
 from .target import REGION
@@ -45,6 +46,7 @@ def measure_costs(session: Session, memory: dict[str, int], calls: int = MANY) -
     """Blocks for a few seconds. `memory` is what was seen of it so far; `calls` are made to see it
     grow.
     """
+    paths = measure_path_costs(session)
     channel = session.channel(PATH, 1)
     session.overwritten(ours=False)
     walk = Walk(plain(BLOCK), session.size // BLOCK)
@@ -60,6 +62,7 @@ def measure_costs(session: Session, memory: dict[str, int], calls: int = MANY) -
         memory_bytes=memory,
         growth_calls=calls,
         growth_bytes=growth,
+        paths=paths._asdict(),
     )
 
 

@@ -70,6 +70,7 @@ class Costs(msgspec.Struct, frozen=True):
     memory_bytes   resident beyond the pools, by process; the most that was seen after a case
     growth_calls   writes that were made in a row to see memory grow
     growth_bytes   by how much the memory of both processes together grew meanwhile
+    paths          by name, see path_costs.PathCosts
     """
 
     build_us: float
@@ -80,6 +81,7 @@ class Costs(msgspec.Struct, frozen=True):
     memory_bytes: dict[str, int]
     growth_calls: int
     growth_bytes: int
+    paths: dict[str, float | None] = {}
 
 
 class Result(msgspec.Struct, frozen=True):

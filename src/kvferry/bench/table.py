@@ -11,7 +11,15 @@ from .result import Costs, Result, Row
 from .sizes import format_size
 from .yardsticks import MEMORY
 
-__all__ = ["LEGEND", "costs_line", "machine_line", "path_text", "peculiar_lines", "rows_table"]
+__all__ = [
+    "LEGEND",
+    "costs_line",
+    "machine_line",
+    "path_text",
+    "paths_line",
+    "peculiar_lines",
+    "rows_table",
+]
 
 LEGEND = (
     "limit: GB/s of the machine's fastest bare copy loop on the same blocks and threads, in turn "
@@ -73,6 +81,17 @@ def costs_line(costs: Costs) -> str:
         f"import {costs.import_s:.2f} s; memory beyond the pools {memory} MiB, "
         f"{costs.growth_bytes / 1024:+.0f} KiB over {costs.growth_calls:,} calls"
     )
+
+
+def paths_line(costs: Costs) -> str:
+    """What path_costs measured; what was refused is left out."""
+    told = {
+        "submitting 1 descriptor to a coprocessor": costs.paths.get("submit_one_us"),
+        "4,096 descriptors": costs.paths.get("submit_many_us"),
+        "4 KiB written over tcp": costs.paths.get("tcp_write_us"),
+        "a bare C socket round trip": costs.paths.get("round_trip_us"),
+    }
+    return "; ".join(f"{what} {us:.1f} us" for what, us in told.items() if us is not None)
 
 
 def machine_line(result: Result | Comparison) -> str:

@@ -169,7 +169,14 @@ def _run(plan: Plan, asked: int, beside: Sequence[Asked]) -> Result:
     from ..bench.progress import track
     from ..bench.run import run
     from ..bench.sizes import format_size
-    from ..bench.table import LEGEND, costs_line, machine_line, peculiar_lines, rows_table
+    from ..bench.table import (
+        LEGEND,
+        costs_line,
+        machine_line,
+        paths_line,
+        peculiar_lines,
+        rows_table,
+    )
 
     size = _affordable(asked, pairs=1 + len(beside))
     if any(case.batch not in plan.batches for case in cases(plan, size)):
@@ -184,6 +191,7 @@ def _run(plan: Plan, asked: int, beside: Sequence[Asked]) -> Result:
     for line in peculiar_lines(result):
         console.print(line, soft_wrap=True)
     console.print(costs_line(result.costs), soft_wrap=True)
+    console.print(paths_line(result.costs), soft_wrap=True)
     console.print(machine_line(result), soft_wrap=True)
     cache = result.machine["l3"]
     if cache is not None and size < CACHES * cache:
