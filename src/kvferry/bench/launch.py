@@ -14,7 +14,15 @@ import msgspec
 from ..errors import PeerError
 from .target import ANYWHERE, Job, Ready
 
-__all__ = ["Process", "Target", "ready", "start_process", "start_target", "starting_target"]
+__all__ = [
+    "Process",
+    "Target",
+    "hang_up",
+    "ready",
+    "start_process",
+    "start_target",
+    "starting_target",
+]
 
 END_SECONDS = 5.0
 
@@ -71,20 +79,24 @@ class Process:
 
     def end(self) -> None:
         """Hang up; it ends by itself, or else is killed."""
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            with suppress(BrokenPipeError):
-                process.stdin.close()
-            process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-            process.stdout.close()
+        hang_up(self._process)
+
+
+def hang_up(process: subprocess.Popen[bytes]) -> None:
+    """Close its input, which ends it, and reap it; killed when it takes long."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        with suppress(BrokenPipeError):
+            process.stdin.close()
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        process.stdout.close()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -16,7 +17,7 @@ from .result import Row, path_fields
 from .timing import Pass, join
 from .verify import Verdict
 
-__all__ = ["measure", "verify_case"]
+__all__ = ["Tally", "measure", "take_turns", "verify_case"]
 
 PAIRS = 5
 
@@ -46,19 +47,23 @@ def verify_case(crew: Crew) -> Verdict:
 
 
 def _pairs(crew: Crew, seconds: float) -> Tally:
-    """Passes of the case and of the limit, in turn; who begins changes from pair to pair."""
+    crew.go(What.CASE)  # not counted: it finds caches and page tables cold
+    return take_turns(lambda: crew.go(What.CASE), lambda: crew.go(What.LIMIT), seconds)
+
+
+def take_turns(measured: Callable[[], Pass], limit: Callable[[], Pass], seconds: float) -> Tally:
+    """Passes of what is measured and of its limit; who begins changes from pair to pair."""
     tally = Tally()
 
-    def time_case() -> None:
-        tally.passes.append(crew.go(What.CASE))
+    def time_measured() -> None:
+        tally.passes.append(measured())
 
     def time_limit() -> None:
-        tally.limits.append(crew.go(What.LIMIT).gbps)
+        tally.limits.append(limit().gbps)
 
-    crew.go(What.CASE)  # not counted: it finds caches and page tables cold
     end = time.monotonic() + seconds
     while len(tally.passes) < PAIRS or time.monotonic() < end:
-        pair = (time_limit, time_case)
+        pair = (time_limit, time_measured)
         for step in pair if len(tally.passes) % 2 else reversed(pair):
             step()
     return tally

@@ -4,7 +4,6 @@ blocks.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -14,7 +13,7 @@ import numpy as np
 
 from ..cases import Case
 from ..crew import Crew
-from ..measure import PAIRS, Tally
+from ..measure import Tally, take_turns
 from ..orders import Prepared, What
 from ..result import Row
 from ..timing import join
@@ -63,7 +62,9 @@ def _measure(case: Case, pair: Pair, crew: Crew, seconds: float) -> Row:
     passes = _passes(case)
     pair.run(case.op, next(passes))  # not counted: it connects, and finds caches cold
     cpu = pair.target_cpu
-    tally = _pairs(case, passes, pair, crew, seconds)
+    tally = take_turns(
+        lambda: pair.run(case.op, next(passes)), lambda: crew.go(What.LIMIT), seconds
+    )
     cpu = pair.target_cpu - cpu
     verdict = pair.verify(case.op, next(_passes(case)))
     return _row(case, pair.asked, limit, tally, cpu, verdict)
@@ -73,24 +74,6 @@ def _passes(case: Case) -> Iterator[Calls]:
     walk = Walk(case.layout, case.slots)
     for steps in case.passes():
         yield [walk.moves(each) for each in steps]
-
-
-def _pairs(case: Case, passes: Iterator[Calls], pair: Pair, crew: Crew, seconds: float) -> Tally:
-    """Passes of the package and of the limit, in turn; who begins changes from pair to pair."""
-    tally = Tally()
-
-    def time_peer() -> None:
-        tally.passes.append(pair.run(case.op, next(passes)))
-
-    def time_limit() -> None:
-        tally.limits.append(crew.go(What.LIMIT).gbps)
-
-    end = time.monotonic() + seconds
-    while len(tally.passes) < PAIRS or time.monotonic() < end:
-        both = (time_limit, time_peer)
-        for step in both if len(tally.passes) % 2 else reversed(both):
-            step()
-    return tally
 
 
 def _row(

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from ...errors import PeerError, UsageError
-from ..launch import END_SECONDS
+from ..launch import hang_up
 from .asked import Asked
 from .messages import Answer, Request
 
@@ -96,20 +96,9 @@ class Process:
 
     def end(self) -> None:
         """Hang up; it ends by itself, or else is killed."""
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
         try:
-            with suppress(BrokenPipeError):
-                process.stdin.close()
-            process.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
+            hang_up(self._process)
         finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-            process.stdout.close()
             self._log.close()
 
     def _failed(self, what: str) -> PeerError:
