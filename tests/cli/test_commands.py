@@ -63,6 +63,7 @@ COSTS = {
     "memory_bytes",
     "growth_calls",
     "growth_bytes",
+    "paths",
 }
 
 Command = Callable[..., tuple[int, str, str]]
@@ -94,7 +95,7 @@ def test_version(command: Command) -> None:
 def test_help_names_the_commands(command: Command) -> None:
     status, out, _ = command("--help")
     assert status == 0
-    assert {"bench", "doctor"} <= set(out.split())
+    assert {"bench", "doctor", "explain"} <= set(out.split())
 
 
 def test_doctor_tries_the_fabric_path(command: Command) -> None:
