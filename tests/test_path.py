@@ -119,11 +119,11 @@ def test_a_forced_field_that_nothing_can_have_is_refused() -> None:
         ("", "unknown path ''"),
         ("fabric", "give one of auto"),
         ("fabric/host/none/more", "unknown path"),
-        ("Fabric/host", "unknown LinkKind 'Fabric'"),
+        ("Fabric/host", "unknown link 'Fabric'"),
         ("tcpip/host", "know loopback, fabric, cma, tcp"),
-        ("fabric/gpu", "unknown SubmitterKind 'gpu'"),
-        ("fabric/host/ram", "unknown Staging 'ram'"),
-        ("fabric/host/", "unknown Staging ''"),
+        ("fabric/gpu", "unknown submitter 'gpu'"),
+        ("fabric/host/ram", "unknown staging 'ram'"),
+        ("fabric/host/", "unknown staging ''"),
     ],
 )
 def test_junk_is_refused(text: str, what: str) -> None:

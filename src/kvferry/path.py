@@ -190,7 +190,7 @@ def _from_text(text: str) -> Path:
     words = text.split("/")
     if not 2 <= len(words) <= 3:
         raise UsageError(
-            f"unknown path {text!r}: give one of {', '.join(PRESETS)} or link/submitter/staging",
+            f"unknown path {text!r}: give one of {', '.join(PRESETS)} or link/submitter[/staging]",
             cause="path",
         )
     link, submitter, *staging = words
@@ -201,11 +201,18 @@ def _from_text(text: str) -> Path:
     )
 
 
+_NAMES: dict[type[Enum], str] = {
+    LinkKind: "link",
+    SubmitterKind: "submitter",
+    Staging: "staging",
+}
+
+
 def _member(kind: type[E], word: str, text: str) -> E:
     try:
         return kind(word)
     except ValueError:
         known = ", ".join(member.value for member in kind)
         raise UsageError(
-            f"unknown {kind.__name__} {word!r} in path {text!r}: know {known}", cause="path"
+            f"unknown {_NAMES[kind]} {word!r} in path {text!r}: know {known}", cause="path"
         ) from None

@@ -13,7 +13,7 @@ import pytest
 from kvferry import PeerError
 from kvferry.bench import launch
 from kvferry.bench.cases import Case
-from kvferry.bench.endtoend import fabric_works
+from kvferry.bench.endtoend import PATHS, path_works
 from kvferry.bench.finding import State
 from kvferry.bench.lane import Lane
 from kvferry.bench.launch import start_target
@@ -127,7 +127,7 @@ def test_a_flipped_bit_at_the_destination_is_found(
 
 
 def test_the_fabric_path_works_and_says_so() -> None:
-    finding = fabric_works()
+    finding = path_works("fabric/inline")
     assert finding.state is State.OK, finding.detail
 
 
@@ -138,4 +138,4 @@ def test_a_fabric_path_that_does_not_work_is_a_finding(monkeypatch: pytest.Monke
         yield
 
     monkeypatch.setattr("kvferry.bench.endtoend.open_crew", refuse)
-    assert fabric_works().state is State.FAIL
+    assert [path_works(path).state for path in PATHS] == list(PATHS.values())

@@ -98,10 +98,12 @@ def test_help_names_the_commands(command: Command) -> None:
     assert {"bench", "doctor", "explain"} <= set(out.split())
 
 
-def test_doctor_tries_the_fabric_path(command: Command) -> None:
+def test_doctor_tries_the_paths(command: Command) -> None:
     status, out, _ = command("doctor")
     assert status == 0
     assert re.search(r"^ok +fabric path", out, re.M)
+    assert re.search(r"^(ok|warn) +cma path", out, re.M)
+    assert re.search(r"^ok +tcp path", out, re.M)
 
 
 def test_bench_from_end_to_end(tmp_path: Path) -> None:
@@ -128,7 +130,7 @@ def test_bench_from_end_to_end(tmp_path: Path) -> None:
         assert row["staged_bytes"] == 0
     shown = [line for line in done.stdout.splitlines() if line.startswith("fabric/")]
     assert len(shown) == len(rows)
-    assert "a side may stay in the cache" in done.stderr or not result["machine"]["l3"]
+    assert "may stay in the cache" in done.stderr or not result["machine"]["l3"]
     # both processes together, beyond the memory that is moved
     assert sum(result["costs"]["memory_bytes"].values()) < 150 << 20
     assert result["costs"]["growth_calls"] == 1_000_000
@@ -166,7 +168,7 @@ def test_a_side_is_shrunk_with_a_word(command: Command, monkeypatch: pytest.Monk
         (["--size", "big"], "bad size 'big'"),
         (["--blocks", "4KiB,5"], "bad size '5'"),
         (["--blocks", "1GiB", "--size", "4GiB"], "above 256 MiB"),
-        (["--paths", "fabric/warp"], "unknown SubmitterKind 'warp'"),
+        (["--paths", "fabric/warp"], "unknown submitter 'warp'"),
         (["--paths", "loopback/inline", "--size", "1MiB", "--blocks", "4KiB"], "another engine"),
         (["--ops", "swap"], "unknown op 'swap'"),
         (["--ops", ","], "--ops is empty"),

@@ -22,8 +22,9 @@ __all__ = [
 ]
 
 LEGEND = (
-    "limit: GB/s of the machine's fastest bare copy loop on the same blocks and threads, in turn "
-    "with the case; ratio: GB/s to limit (above 1: noise, or blocks of 4 KiB fetched ahead)"
+    "limit: GB/s of a bare loop over the same blocks in as many threads, in turn with the case: "
+    "the machine's fastest memory copy, or the loop named below; ratio: GB/s to limit (above 1: "
+    "noise, blocks of 4 KiB fetched ahead, or a socket loop that sleeps where a wire does not)"
 )
 
 COLUMNS = (

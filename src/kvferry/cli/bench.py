@@ -95,8 +95,8 @@ def bench(
 ) -> None:
     """Moves KV blocks between two processes, verifies every byte, and shows how fast it was.
 
-    Every figure stands beside the limit of this machine: the best copy of the same blocks in as
-    many threads, measured in turns with it.
+    Every figure stands beside what a bare loop over the same blocks reaches on this machine,
+    measured in turns with it.
     """
     from ..bench.cases import Plan, cases
     from ..bench.peers import parse_peers
@@ -196,7 +196,8 @@ def _run(plan: Plan, asked: int, beside: Sequence[Asked]) -> Result:
     cache = result.machine["l3"]
     if cache is not None and size < CACHES * cache:
         print(
-            f"kvferry: {format_size(size)} a side may stay in the cache of {format_size(cache)}",
+            f"kvferry: much of a side of {format_size(size)} may stay in the cache of "
+            f"{format_size(cache)}",
             file=sys.stderr,
         )
     return result

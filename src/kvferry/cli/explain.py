@@ -15,6 +15,8 @@ __all__ = ["explain"]
 
 REFUSED = 2
 
+OUT_OF_REACH = "out of reach: no path that was asked for sees what is not mapped"
+
 
 def explain(
     address: Annotated[str, typer.Argument(help="HOST:PORT or unix:///path of an engine")],
@@ -41,7 +43,7 @@ def _print(found: Explained) -> None:
     channel = found.channel
     print(f"{channel.peer}, epoch {channel.epoch:016x}")
     print(f"  its own memory        {channel.path}")
-    print(f"  registered memory     {channel.foreign_path or 'out of reach'}")
+    print(f"  registered memory     {channel.foreign_path or OUT_OF_REACH}")
     _print_rejected(found.rejected)
     for sample in found.samples:
         _print_sample(sample)
