@@ -35,10 +35,12 @@ class Submitters(NamedTuple):
     max_transfers_per_batch: int = LOGICAL_MOST
 
     def make(self, kind: SubmitterKind) -> Submitter:
+        """Of one channel. Makes what the first transfer will need, so that it does not wait."""
         if kind is SubmitterKind.INLINE:
             return InlineSubmitter(self.engines)
         if kind is SubmitterKind.COPROCESSOR:
             return CoprocessorSubmitter(self._open_control)
+        self.slots.warm(self.streams)
         return HostSubmitter(
             self.engines, self.slots, streams=self.streams, inline_below=self.inline_below
         )
