@@ -65,7 +65,7 @@ def test_peers_share_a_side() -> None:
 @pytest.mark.parametrize(
     ("change", "size", "match"),
     [
-        ({"paths": ("warp/inline",)}, GIB, "unknown LinkKind"),
+        ({"paths": ("warp/inline",)}, GIB, "unknown link"),
         ({"paths": ("fast",)}, GIB, "unknown path"),
         ({"ops": ("write", "swap")}, GIB, "unknown op 'swap': know write, read"),
         ({"layouts": (plain(16 << 20),)}, 31 << 20, "no room for two blocks of 16 MiB"),
