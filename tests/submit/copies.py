@@ -1,4 +1,4 @@
-"""What the tests of the coprocessor share: copies, and running them."""
+"""What the tests of submitters share: copies, and running them."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,32 +13,10 @@ from kvferry import _core
 from kvferry.errors import Full, Timeout
 from kvferry.runtime import HostRuntime, HostStream
 from kvferry.submit import HostSubmitter, InlineSubmitter, Slot, SlotPool, Submitter
+from tests.submit.copies import Copy
 
 MIB = 1 << 20
 PATIENCE = 20_000_000_000
-
-
-class Copy(NamedTuple):
-    """Blocks of one array, in reverse into another."""
-
-    source: np.ndarray
-    target: np.ndarray
-    d: _core.Descriptors
-
-    @classmethod
-    def of(cls, count: int, block: int) -> Copy:
-        source = np.random.default_rng(count).integers(1, 256, (count, block), np.uint8)
-        target = np.zeros_like(source)
-        at = np.arange(count, dtype=np.uint64) * np.uint64(block)
-        rows = np.empty((count, 3), np.uint64)
-        rows[:, 0] = np.uint64(source.ctypes.data) + at
-        rows[:, 1] = np.uint64(target.ctypes.data) + at[::-1]
-        rows[:, 2] = block
-        return cls(source, target, _core.Descriptors(rows))
-
-    @property
-    def arrived(self) -> bool:
-        return np.array_equal(self.target, self.source[::-1])
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What links share whose copies run in this process: both sides are addressable here."""
+"""What links share whose transfers streams carry out, whatever moves the bytes of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["StreamLink"]
 
 
 class StreamLink(Link):
-    """Leaves the copying to a submitter."""
+    """Leaves transfers to a submitter."""
 
     def __init__(self, peer: Peer, path: Path, submitter: Submitter) -> None:
         self.peer = peer.name

@@ -217,14 +217,10 @@ class TcpLink(StreamLink):
         self, op: int, d: Descriptors, done: Done, deadline: int | None
     ) -> Slot | None:
         """In the calling thread, which would wait anyway: no ring, no flag."""
-        slot = self._slots.wait(1, deadline, lambda: done.aborted)
-        if slot is None:
-            done.fail(_core.ABORTED)
-            done.finish(0)
-            return None
-        (stream,) = slot
-        assert isinstance(stream, WireStream), "the pool has no others"
-        stream.copy_inline(op, d, done, deadline)
+        slot = self._wide.await_slot(1, done, deadline)
+        for stream in slot or ():
+            assert isinstance(stream, WireStream), "the pool has no others"
+            stream.copy_inline(op, d, done, deadline)
         return slot
 
     def release(self, lent: Slot, failed: bool) -> None:

@@ -33,7 +33,8 @@ class HostSubmitter(Submitter):
             self._copy_inline(op, d, done, deadline)
             return None
         runs = d.cut(self._streams)
-        slot = self._wait(len(runs), done, deadline) if patient else self._slots.take(len(runs))
+        count = len(runs)
+        slot = self.await_slot(count, done, deadline) if patient else self._slots.take(count)
         if slot is None:
             return None
         done.spread(len(runs))
@@ -42,7 +43,8 @@ class HostSubmitter(Submitter):
             stream.flag(done, word, wake=word < len(runs) - 1)  # the last is the waiter's
         return slot
 
-    def _wait(self, streams: int, done: Done, deadline: int | None) -> Slot | None:
+    def await_slot(self, streams: int, done: Done, deadline: int | None) -> Slot | None:
+        """A slot by the deadline; None once `done` is aborted, and then over. Raises Timeout."""
         slot = self._slots.wait(streams, deadline, lambda: done.aborted)
         if slot is None:
             done.fail(ABORTED)
