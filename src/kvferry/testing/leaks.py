@@ -107,7 +107,9 @@ def _descriptors() -> Iterator[str]:
 
 def _threads() -> Iterator[str]:
     python = {thread.native_id: thread.name for thread in threading.enumerate()}
-    for task in os.listdir("/proc/self/task"):
+    # The kernel may pass over a thread when another ends while it lists them.
+    tasks = {task for _ in range(2) for task in os.listdir("/proc/self/task")}
+    for task in tasks:
         name = _read(_text, f"/proc/self/task/{task}/comm")
         if name is not None:
             yield f"thread {task} ({python.get(int(task), name.strip() + ', native')})"
