@@ -10,7 +10,7 @@ with kvferry.Engine("127.0.0.1:26000") as engine:
 from . import errors
 from .batch import Batch
 from .config import Options
-from .engine import Channel, Engine, Notification, Report, Status, Transfer
+from .engine import Channel, Engine, Liveness, Notification, Report, Status, Transfer
 from .errors import *  # noqa: F403
 from .memory import Region, RemoteRegion, SubAllocator
 from .path import Path
@@ -22,6 +22,7 @@ __all__ = [
     "Batch",
     "Channel",
     "Engine",
+    "Liveness",
     "Notification",
     "Options",
     "Path",

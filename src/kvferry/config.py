@@ -37,6 +37,9 @@ class Options:
     bounce        the pool of staging paths, "NUM:SIZE_MB"; "0:0" stages nothing
     stats_every   seconds between two dumps of statistics to the logger kvferry.stats; 0: none
     ptracer       let every process of this user into this one, where Yama allows ancestors alone
+    beat          seconds between two beats by which peers know that this engine lives
+    suspect_after seconds of silence after which a peer is suspected
+    dead_after    seconds of silence after which a suspect is dead, and its channels end
     """
 
     token_file: Path
@@ -49,6 +52,9 @@ class Options:
     bounce: str = "4:8"
     stats_every: float = 0.0
     ptracer: bool = False
+    beat: float = 10.0
+    suspect_after: float = 30.0
+    dead_after: float = 120.0
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
@@ -62,8 +68,11 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
         token_file=Path(file) if file else _default_token_file(environ),
         copy_engines=_copy_engines(environ),
         bounce=environ.get("KVFERRY_BOUNCE", "4:8"),
-        stats_every=_stats_every(environ.get("KVFERRY_STATS_EVERY", "0")),
+        stats_every=_seconds(environ, "KVFERRY_STATS_EVERY", "0"),
         ptracer=_ptracer(environ.get("KVFERRY_PTRACER", "0")),
+        beat=_seconds(environ, "KVFERRY_BEAT", "10"),
+        suspect_after=_seconds(environ, "KVFERRY_SUSPECT_AFTER", "30"),
+        dead_after=_seconds(environ, "KVFERRY_DEAD_AFTER", "120"),
     )
 
 
@@ -85,15 +94,14 @@ def _copy_engines(environ: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _stats_every(text: str) -> float:
+def _seconds(environ: Mapping[str, str], name: str, default: str) -> float:
+    text = environ.get(name, default)
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < 1e6:
-        raise UsageError(
-            f"KVFERRY_STATS_EVERY is {text!r}, not seconds from 0 to 1e6", cause="environment"
-        )
+        raise UsageError(f"{name} is {text!r}, not seconds from 0 to 1e6", cause="environment")
     return seconds
 
 

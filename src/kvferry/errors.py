@@ -147,6 +147,9 @@ class Cancelled(Error):
 class NoMemory(Error, MemoryError):
     """The machine, its control group or its page pool cannot give what was asked."""
 
+    def __new__(cls, *args: object, **named: object) -> NoMemory:
+        return Exception.__new__(cls, *args)  # MemoryError's own takes no class that is more
+
 
 class Full(Error, BlockingIOError):
     """A bounded queue or pool is full."""

@@ -60,6 +60,7 @@ def test_cancelling_an_await_cancels_the_transfer_and_ends_after_quiet(pair: Pai
         pair.ours._copies.hold(True)
         transfer = pair.peer.write_async(pair.batch(16 * MIB))
         task = asyncio.ensure_future(waiting(transfer))
+        await asyncio.sleep(0)  # it has begun to wait
         while pair.ours._copies.held < 1:  # a run that nobody has begun is quiet at once
             await asyncio.sleep(0)
         task.cancel()

@@ -168,7 +168,7 @@ def test_an_incompatible_version(
 ) -> None:
     address = spawn(serve).hear()
     monkeypatch.setattr(handshake, "VERSION", 99)
-    with kf.Engine() as engine, pytest.raises(kf.PeerError, match="99, the callee 2") as caught:
+    with kf.Engine() as engine, pytest.raises(kf.PeerError, match="99, the callee 3") as caught:
         engine.connect(address)
     assert (caught.value.cause, caught.value.peer) == ("version", address)
 

@@ -6,7 +6,7 @@ import pytest
 
 import kvferry as kf
 from kvferry.engine.handshake import ClientHandshake, ServerHandshake
-from kvferry.engine.messages import Challenge, Hello
+from kvferry.engine.messages import VERSION, Challenge, Hello
 from kvferry.engine.negotiate import rank
 from kvferry.link import DRIVERS, Facts
 from kvferry.path import PRESETS, parse
@@ -55,8 +55,8 @@ def test_a_proof_is_bound_to_what_was_said(field: str) -> None:
 
 
 def test_a_purpose_that_nobody_knows() -> None:
-    with pytest.raises(kf.PeerError, match="a connection for 'beat'"):
-        ServerHandshake(b"token", 2, N2).challenge(Hello(2, "beat", 1, N1))
+    with pytest.raises(kf.PeerError, match="a connection for 'mail'"):
+        ServerHandshake(b"token", 2, N2).challenge(Hello(VERSION, "mail", 1, N1))
 
 
 def test_versions_and_nonces_are_checked_by_both() -> None:
@@ -65,12 +65,12 @@ def test_versions_and_nonces_are_checked_by_both() -> None:
         client.prove(Challenge(99, 2, N2))
     assert caught.value.cause == "version"
     with pytest.raises(kf.PeerError):
-        client.prove(Challenge(2, 2, b"short"))
+        client.prove(Challenge(VERSION, 2, b"short"))
     server = ServerHandshake(b"token", 2, N2)
     with pytest.raises(kf.PeerError):
         server.challenge(Hello(99, "control", 1, N1))
     with pytest.raises(kf.PeerError):
-        server.challenge(Hello(2, "control", 1, b""))
+        server.challenge(Hello(VERSION, "control", 1, b""))
 
 
 OFFERED: dict[str, dict[str, int | str]] = {

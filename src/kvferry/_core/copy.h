@@ -27,10 +27,12 @@
 #define KVF_NOINLINE __attribute__((noinline))
 #define KVF_INLINE static inline __attribute__((always_inline))
 
-/* Test point: while `held`, a chunk that has begun waits, counted in `inside`. */
+/* Test point: while `held`, a chunk that has begun waits, counted in `inside`; `passing`
+ * chunks more go through. */
 typedef struct kvf_hold {
     _Atomic uint32_t held;
     _Atomic uint32_t inside;
+    _Atomic int32_t passing;
 } kvf_hold;
 
 typedef struct kvf_brake {
@@ -42,7 +44,8 @@ typedef struct kvf_brake {
 
 static inline void kvf_wait_held(kvf_hold *h) {
     atomic_fetch_add_explicit(&h->inside, 1, memory_order_release);
-    for (uint32_t held; (held = atomic_load_explicit(&h->held, memory_order_acquire));)
+    for (uint32_t held; (held = atomic_load_explicit(&h->held, memory_order_acquire)) &&
+                        atomic_fetch_sub_explicit(&h->passing, 1, memory_order_relaxed) <= 0;)
         kvf_sleep_while(&h->held, held, KVF_SLICE_NS);
     atomic_fetch_sub_explicit(&h->inside, 1, memory_order_release);
 }

@@ -308,12 +308,13 @@ static inline void kvf_engines_stop(kvf_engines *e) {
     e->threads = 0;
 }
 
-static inline void kvf_engines_hold(kvf_engines *e, bool held) {
+static inline void kvf_engines_hold(kvf_engines *e, bool held, int32_t passing) {
+    atomic_store_explicit(&e->hold.passing, passing, memory_order_relaxed);
     atomic_store_explicit(&e->hold.held, held, memory_order_release);
-    if (!held) kvf_wake_all(&e->hold.held);
+    kvf_wake_all(&e->hold.held);
 }
 
-/* How many engines wait inside a chunk they have begun. */
+/* How many copies wait inside a chunk they have begun. */
 static inline uint32_t kvf_engines_held(kvf_engines *e) {
     return atomic_load_explicit(&e->hold.inside, memory_order_acquire);
 }

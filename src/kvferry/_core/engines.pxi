@@ -14,15 +14,18 @@ cdef extern from "engines.h" nogil:
         pass
     ctypedef struct kvf_stream:
         kvf_ring ring
+    ctypedef struct kvf_hold:
+        pass
     ctypedef struct kvf_engines:
         kvf_memory_mover memory
+        kvf_hold hold
         uint64_t unfold_ns
     const uint32_t KVF_LOGICAL_MOST, KVF_RING_ENTRIES
     kvf_engines *kvf_engines_new(const kvf_variant *)
     int kvf_engines_start(kvf_engines *, unsigned threads)
     void kvf_engines_stop(kvf_engines *)
     void kvf_engines_free(kvf_engines *)
-    void kvf_engines_hold(kvf_engines *, bint held)
+    void kvf_engines_hold(kvf_engines *, bint held, int32_t passing)
     uint32_t kvf_engines_held(kvf_engines *)
     uint64_t kvf_engines_bytes(kvf_engines *)
     uint64_t kvf_engines_cpu(kvf_engines *)
@@ -81,9 +84,10 @@ cdef class CopyEngines:
         """Wake sleeping threads for the streams that are ready."""
         kvf_wake_engines(self.engines)
 
-    def hold(self, bint held):
-        """Test point: while held, an engine waits inside the chunk it has begun."""
-        kvf_engines_hold(self.engines, held)
+    def hold(self, bint held, int32_t passing=0):
+        """Test point: while held, an engine or who copies inline waits inside the chunk it has
+        begun; `passing` chunks from now on go through."""
+        kvf_engines_hold(self.engines, held, passing)
 
     @property
     def held(self):
@@ -115,6 +119,7 @@ cdef class CopyEngines:
         if d.run.bytes < NOGIL_BYTES and d.mover is None:
             outcome = mover.run(mover, d.run, op, &brake)
         else:
+            brake.hold = &self.engines.hold
             with nogil:
                 outcome = mover.run(mover, d.run, op, &brake)
         if outcome != KVF_OK:

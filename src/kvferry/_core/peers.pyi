@@ -52,6 +52,47 @@ class PeerWatch:
     def gone(self) -> bool:
         """Has the process ended, or the engine or the connection been closed? Does not block."""
 
+# beat
+
+BEAT: bytes
+HEARD: int
+SILENT: int
+LONG_SILENT: int
+BEAT_ENDED: int
+
+@final
+class Beats:
+    """A native thread, from the first `add` on, that beats every `every` ns and listens for beats.
+
+    bell  an eventfd that is rung when there is news; closed by `drop`
+    """
+
+    def __init__(self, every: int) -> None: ...
+    @property
+    def bell(self) -> int: ...
+    def add(self, fd: int, called: bool, suspect: int, dead: int) -> tuple[int, int]:
+        """Beat over a connected socket, taken over also on failure: an errno, and its number.
+
+        called         begin only when the peer has begun
+        suspect, dead  nanoseconds of silence
+        """
+
+    def remove(self, number: int) -> None:
+        """Beat there no longer, and close the socket. Nothing happens for an unknown number."""
+
+    def news(self) -> list[tuple[int, int]]:
+        """Numbers and readings (HEARD, SILENT, LONG_SILENT, BEAT_ENDED) that changed since they
+        were told last; at most 64 at once."""
+
+    def mute(self, muted: bool) -> None:
+        """Say nothing for a while, as if the network swallowed it."""
+
+    def stop(self) -> None:
+        """End the thread; `add` fails from now on. Idempotent; one caller at a time."""
+
+    def drop(self) -> None:
+        """After `stop`, or in a forked child: close every socket and the bell."""
+
 # flight
 
 PENDING: int

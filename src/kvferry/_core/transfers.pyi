@@ -189,8 +189,9 @@ class CopyEngines:
     def wake(self) -> None:
         """Wake sleeping threads for the streams that are ready."""
 
-    def hold(self, held: bool) -> None:
-        """Test point: while held, an engine waits inside the chunk it has begun."""
+    def hold(self, held: bool, passing: int = 0) -> None:
+        """Test point: while held, an engine or who copies inline waits inside the chunk it has
+        begun; `passing` chunks from now on go through. Who helps is not held."""
 
     @property
     def held(self) -> int:

@@ -8,7 +8,8 @@ they say to each other stands in messages.
 from .channel import Channel
 from .engine import Engine, Notification
 from .failure import Status
+from .liveness import Liveness
 from .report import Report
 from .transfer import Transfer
 
-__all__ = ["Channel", "Engine", "Notification", "Report", "Status", "Transfer"]
+__all__ = ["Channel", "Engine", "Liveness", "Notification", "Report", "Status", "Transfer"]

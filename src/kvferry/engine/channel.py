@@ -1,11 +1,8 @@
 """A live connection to a peer engine, over one path or two.
 
-Locks, in the order in which they may be taken:
-
-    1  attaching   of known_regions: held by whoever attaches or detaches one. Memory is mapped
-                   under it, and transfers over a revoked region are waited for; nothing is sent.
-    2  lock        the fate of the channel. Held for a few lines; nothing is copied, mapped or
-                   sent under it. (The fate of a transfer is settled natively, in one step.)
+Locks: `_lock` guards why the channel is over, and `_attaching` of known_regions what is mapped.
+Neither is held while anything is copied, sent or waited for, and nothing is taken under them. (The
+fate of a transfer is settled natively, in one step.) Where all locks stand: lock_order.py.
 
 Transfers hold the gate while they are being submitted, and their regions until they are quiet. A
 channel ends in this order: close the gate, abort, drain the gate, wait for quiet, fail the
@@ -29,6 +26,7 @@ from ..stats import Stats, snapshot
 from .control import Control
 from .deadline import deadline_after
 from .failure import LINK_LOST, Failure, timed_out
+from .liveness import Liveness
 from .mailbox import MESSAGE_MAX
 from .peer_regions import PeerRegions
 from .report import Report
@@ -107,6 +105,12 @@ class Channel:
         """Sums over this channel's finished transfers, path by path."""
         both = zip(self._ways, self._tallies, strict=True)
         return {way.path: snapshot(tally) for way, tally in both}
+
+    @property
+    def liveness(self) -> Liveness:
+        """What is believed of the peer: suspected while it is silent, dead when it was for long."""
+        heartbeat = self._control.heartbeat
+        return Liveness.DEAD if self.stale() or heartbeat is None else heartbeat.state
 
     @property
     def closed(self) -> bool:
@@ -332,18 +336,25 @@ class Channel:
         for other in list(self._flying):
             self.abort(other, self._refusal())
 
-        def wait_quiet(timeout: float | None) -> bool:
-            quiet = transfer.done.wait(None if timeout is None else deadline_after(timeout))
-            if quiet:
-                self.settle(transfer)
-                self.close()
-            return quiet
+        def quiet(timeout: float | None) -> bool:
+            return transfer.done.wait(None if timeout is None else deadline_after(timeout))
 
-        return NotQuiet(
-            "the transfer was aborted but is not quiet: bytes may still land",
-            peer=self.peer,
-            wait_quiet=wait_quiet,
-        )
+        def after() -> None:
+            self.settle(transfer)
+            self.close()
+
+        return self._not_quiet("the transfer was aborted but is not quiet", quiet, after)
+
+    def _not_quiet(
+        self, text: str, quiet: Callable[[float | None], bool], after: Callable[[], None]
+    ) -> NotQuiet:
+        def wait_quiet(timeout: float | None) -> bool:
+            over = quiet(timeout)
+            if over:
+                after()
+            return over
+
+        return NotQuiet(f"{text}: bytes may still land", peer=self.peer, wait_quiet=wait_quiet)
 
     def settle_quiet_ones(self) -> None:
         """Settle what is over and nobody waited for."""
@@ -367,17 +378,27 @@ class Channel:
         self._die(why)
         deadline = deadline_after(self._quiet_grace)
         self._abort_all(why)
-        while not self._gate.drain(deadline_after(ABORT_AGAIN)) and _core.now() < deadline:
+        while not (left := self._left(ABORT_AGAIN)) and _core.now() < deadline:
             self._abort_all(why)  # one who had entered and was not in the books yet
         for transfer in list(self._flying):
             if not transfer.done.wait(deadline):
                 raise self._poison(transfer)
             self.settle(transfer)
+        if not left:
+            raise self._not_quiet("a submission does not come to an end", self._left, self.close)
         self.known_regions.drop_all()
         for way in self._ways:
             way.close()
         self._control.close()
         self._ended(self)
+
+    def _left(self, timeout: float | None) -> bool:
+        """Has everybody left who was submitting? Waits for the last, after the gate was closed."""
+        deadline = None if timeout is None else deadline_after(timeout)
+        while not self._gate.drain(deadline):
+            if deadline is not None and _core.now() >= deadline:
+                return False
+        return True
 
     def stale(self) -> bool:
         """Is it closed, or its peer gone?"""

@@ -22,9 +22,10 @@ from ..runtime import HostRuntime
 from ..submit import SlotPool, Submitters
 from .awaiting import Bells
 from .channel import Channel
-from .connect import Identity, Met, dial_wire, meet
+from .connect import Identity, Met, dial_again, meet
 from .deadline import deadline_after
-from .failure import LINK_LOST
+from .heartbeat import Heartbeats
+from .messages import BEAT, DATA
 from .negotiate import foreign, rank
 from .options import ChannelOptions
 from .pushes import serve_channel
@@ -58,6 +59,7 @@ class Channels:
         copies: _core.CopyEngines,
         bells: Bells,
         local: _core.SpanTable,
+        heartbeats: Heartbeats,
     ) -> None:
         self._options = options
         self._poller = poller
@@ -66,6 +68,7 @@ class Channels:
         self._copies = copies
         self._bells = bells
         self._local = local
+        self._heartbeats = heartbeats
         self.slots = SlotPool(runtime.stream, self._settle_quiet_ones)
         self._lock = threading.Lock()
         self._closed = False
@@ -133,6 +136,7 @@ class Channels:
             known = self._find(met.facts.epoch, options)
             if known is not None:
                 return known
+            self._beat(us, met, there, deadline)
             peer = self._peer(us, met, there)
             ways, rejected = self._open_ways(us.facts, peer, options)
             for way in ways:
@@ -159,6 +163,13 @@ class Channels:
                 self._known[met.facts.epoch, options] = channel
             undo.pop_all()
         return channel
+
+    def _beat(self, us: Identity, met: Met, there: Address, deadline: float) -> None:
+        left, epoch = max(deadline - time.monotonic(), 0), met.facts.epoch
+        sock = dial_again(us, there, BEAT, met.ticket, epoch, self._poller, left)
+        met.control.heartbeat = self._heartbeats.begin(
+            sock, False, met.control.peer, met.facts.beat_ms / 1000, met.control.lose
+        )
 
     def _find(self, epoch: int | None, options: ChannelOptions) -> Channel | None:
         known = self._known.get((epoch, options)) if epoch is not None else None
@@ -188,7 +199,7 @@ class Channels:
             left = patience if deadline is None else (deadline - _core.now()) / 1e9
             timeout = min(patience, left)
             where = self._wire_address(there, met.facts)
-            return dial_wire(us, where, met.ticket, met.facts.epoch, self._poller, timeout)
+            return dial_again(us, where, DATA, met.ticket, met.facts.epoch, self._poller, timeout)
 
         return Peer(
             met.control.peer,
@@ -252,12 +263,17 @@ class Channels:
         return None
 
 
+# Why a connection was lost, in words that mean something to who used its channel.
+_SAID_AS_IT_IS = {"link_lost", "silent"}
+
+
 def _channel_lost(channel: weakref.ref[Channel], connection: Connection) -> None:
     target, cause = channel(), connection.lost
     if target is None or isinstance(cause, ClosedError):
         return  # we closed it ourselves
-    broken = cause is not None and cause.cause == "link_lost"
-    text, symbol = (LINK_LOST, "link_lost") if broken else ("the peer is gone", "connection_lost")
+    text, symbol = "the peer is gone", "connection_lost"
+    if cause is not None and cause.cause in _SAID_AS_IT_IS:
+        text, symbol = str(cause.args[0]), cause.cause
     gone = PeerError(text, cause=symbol, peer=target.peer, safe_to_retry=False)
     gone.__cause__ = cause
     try:

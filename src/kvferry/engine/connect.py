@@ -2,8 +2,8 @@
 
 A peer on this host is met twice: at its address, where it proves who it is and names its door, an
 abstract unix socket; then at the door, where it proves it again and descriptors can travel. The
-first connection is closed. Connections for bytes alone are made at its address, too, and handed to
-their link.
+first connection is closed. Connections for data and for beats are made at its address, too, and
+handed to those who use them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .control import Control, ask
 from .handshake import ClientHandshake
 from .pulse import map_pulse
 
-__all__ = ["Identity", "Met", "dial_wire", "meet"]
+__all__ = ["Identity", "Met", "dial_again", "meet"]
 
 # asm-generic/socket.h; Linux 6.5. Names the process without a moment in which its number is reused.
 SO_PEERPIDFD = 77
@@ -43,7 +43,7 @@ class Identity(NamedTuple):
 class Met(NamedTuple):
     """A peer that proved itself.
 
-    ticket  names the control connection to those for bytes
+    ticket  names the control connection to those for data and beats
     """
 
     control: Control
@@ -86,17 +86,23 @@ def meet(
     return Met(control, connection, facts, welcome.ticket)
 
 
-def dial_wire(
-    us: Identity, address: Address, ticket: bytes, epoch: int, poller: Poller, timeout: float
+def dial_again(
+    us: Identity,
+    address: Address,
+    purpose: str,
+    ticket: bytes,
+    epoch: int,
+    poller: Poller,
+    timeout: float,
 ) -> socket.socket:
-    """One more connection to a peer that we met, for bytes: authenticated, and the caller's.
+    """One more connection to a peer that we met, for data or beats: proven, and the caller's.
 
     Blocks for at most `timeout` seconds. Raises PeerError, also when another epoch answers,
     RightsError or Timeout.
     """
     name, deadline = str(address), time.monotonic() + timeout
     sock = dial(address, timeout)
-    connection, welcome, fds = _shake(us, sock, poller, name, deadline, messages.DATA, ticket)
+    connection, welcome, fds = _shake(us, sock, poller, name, deadline, purpose, ticket)
     close_all(fds)
     if welcome.facts.epoch != epoch:
         connection.close()
@@ -144,12 +150,19 @@ def _same_host(ours: Facts, theirs: Facts) -> bool:
 def _control(
     connection: Connection, pulse: Mapping | None, name: str, epoch: int, call_timeout: float
 ) -> Control:
-    try:
-        return Control(connection, pulse, _pidfd(connection), name, epoch, call_timeout)
-    except OSError as error:
-        if isinstance(error, Error):
-            raise
-        raise PeerError("it hung up", cause="connection_lost", peer=name) from error
+    with contextlib.ExitStack() as undo:
+        if pulse is not None:
+            undo.callback(pulse.close)
+        pidfd = _pidfd(connection)
+        undo.callback(close_all, () if pidfd is None else (pidfd,))
+        try:
+            control = Control(connection, pulse, pidfd, name, epoch, call_timeout)
+        except OSError as error:
+            if isinstance(error, Error):
+                raise
+            raise PeerError("it hung up", cause="connection_lost", peer=name) from error
+        undo.pop_all()
+    return control
 
 
 def _pidfd(connection: Connection) -> int | None:

@@ -14,6 +14,7 @@ from ..rpc import Connection, close_all
 from ..runtime import Mapping
 from . import messages
 from .deadline import deadline_after
+from .heartbeat import Heartbeat
 from .messages import Message
 from .regions import Links
 
@@ -53,7 +54,8 @@ def ask(
 class Control:
     """One authenticated control connection. Thread-safe; owns the peer's pulse and process.
 
-    watch  tells whether the peer is gone
+    watch      tells whether the peer is gone
+    heartbeat  settable: that with the peer, ended with this
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Control:
         self.watch = _core.PeerWatch(pidfd, self._descriptors[0], pulse, epoch)
         if pidfd is not None:
             self._descriptors.append(pidfd)
+        self.heartbeat: Heartbeat | None = None
         self._connection = connection
         self._timeout = timeout
 
@@ -111,6 +114,8 @@ class Control:
 
     def close(self) -> None:
         self.watch.lost = True
+        if self.heartbeat is not None:
+            self.heartbeat.close()
         self._connection.close()
         self._close_descriptors()
 

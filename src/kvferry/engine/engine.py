@@ -27,7 +27,9 @@ from .connect import Identity
 from .deadline import deadline_after
 from .drain import drain
 from .front import Front
+from .heartbeat import Heartbeats
 from .identity import facts_of, new_epoch
+from .liveness import Limits
 from .mailbox import Mailbox, Notification
 from .options import choose
 from .pulse import Pulse
@@ -54,6 +56,8 @@ class Engine:
     def __init__(self, *addresses: str, options: config.Options | None = None) -> None:
         self.options = options or config.from_environment()
         wanted = [parse_address(address, listening=True) for address in addresses]
+        opts = self.options
+        limits = Limits(opts.beat, opts.suspect_after, opts.dead_after).check()
         self.epoch = new_epoch()  # names this life of the engine; never 0
         self._over: Error | None = None
         self._lock = threading.Lock()
@@ -75,6 +79,7 @@ class Engine:
         drivers |= {driver.kind: driver for driver in every}
         self._drivers = drivers
         self._poller = Poller(f"{self.epoch:016x}"[:8])
+        self._heartbeats = Heartbeats(limits, self._poller)
         self._channels = Channels(
             self.options,
             self._poller,
@@ -83,8 +88,11 @@ class Engine:
             self._copies,
             self._bells,
             self._own.spans,
+            self._heartbeats,
         )
-        self._front = Front(self, self._poller, self._own, self._tcp, self._mailbox)
+        self._front = Front(
+            self, self._poller, self._own, self._tcp, self._heartbeats, self._mailbox
+        )
         self._stats_log = StatsLog(self._channels.live, self.options.stats_every)
         _open.add(self)
         try:
@@ -96,7 +104,7 @@ class Engine:
     @cached_property
     def facts(self) -> Facts:
         """What peers are told. Not before it listens."""
-        return facts_of(self.epoch, self._drivers.values())
+        return facts_of(self.epoch, self._drivers.values(), self.options.beat)
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -268,6 +276,7 @@ class Engine:
         restless = self._channels.close()
         self._front.close()
         self._poller.close()
+        self._heartbeats.close()
         for driver in self._drivers.values():
             driver.close()
         self._copies.stop()  # from here on every copy is quiet, and memory may go
@@ -339,6 +348,7 @@ class Engine:
         self._channels.forked()
         self._front.forked()
         self._poller.abandon()
+        self._heartbeats.forked()
         for driver in self._drivers.values():
             driver.forked()
         self._own.forked()

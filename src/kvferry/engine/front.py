@@ -13,12 +13,13 @@ from hmac import compare_digest
 from typing import Protocol
 
 from ..address import Address, TcpAddress, UnixAddress
-from ..errors import RightsError
+from ..errors import Error, RightsError
 from ..link import Driver, Facts
 from ..memory import Region
 from ..path import LinkKind
 from ..rpc import Connection, Poller, listen, listen_abstract
 from . import messages
+from .heartbeat import Heartbeats
 from .inbound import Inbound
 from .mailbox import Mailbox, Notification
 from .pulse import Pulse
@@ -47,16 +48,23 @@ class Front:
     """The listening sockets of one engine and the connections made to them. Thread-safe.
 
     addresses  that it listens on
-    wires      the driver that serves connections for bytes
+    wires      the driver that serves connections for data
     """
 
     def __init__(
-        self, host: Host, poller: Poller, own: OwnRegions, wires: Driver, mailbox: Mailbox
+        self,
+        host: Host,
+        poller: Poller,
+        own: OwnRegions,
+        wires: Driver,
+        heartbeats: Heartbeats,
+        mailbox: Mailbox,
     ) -> None:
         self._host = host
         self._poller = poller
         self._own = own
         self._wires = wires
+        self._heartbeats = heartbeats
         self._mailbox = mailbox
         self._lock = threading.Lock()
         self._inbounds: set[Inbound] = set()
@@ -98,7 +106,7 @@ class Front:
     def _lost(self, inbound: Inbound, connection: Connection | None = None) -> None:
         with self._lock:
             self._inbounds.discard(inbound)
-        self._wires.dismiss(inbound)
+        self._let_go(inbound)
 
     # ---- what inbound connections ask for ----
 
@@ -126,21 +134,33 @@ class Front:
                     return inbound
         raise RightsError("no connection has this ticket", cause="token")
 
-    def serve_wire(self, sock: socket.socket, arrived: Inbound, owner: Inbound) -> None:
-        """Serve the socket that came as `arrived`, for bytes, until `owner` is lost."""
-        self._wires.serve(sock, owner)
+    def take(self, purpose: str, arrived: Inbound, owner: Inbound, sock: socket.socket) -> None:
+        """The socket that came as `arrived` is for data or beats, until `owner` is lost."""
+        if purpose == messages.BEAT:
+            owner.beat(sock, self._heartbeats)
+        else:
+            self._wires.serve(sock, owner)
         with self._lock:
             self._inbounds.discard(arrived)
             late = owner not in self._inbounds
         if late:
-            self._wires.dismiss(owner)
+            self._let_go(owner)
+
+    def _let_go(self, owner: Inbound) -> None:
+        self._wires.dismiss(owner)
+        if owner.heartbeat is not None:
+            owner.heartbeat.close()
 
     # ---- what they are told ----
 
     def announce(self, region: Region, timeout: float) -> None:
         """Tell of a new region, in the poller's workers."""
         for inbound in self._subscribers():
-            published = self._own.publish(inbound.links, region) if inbound.links else None
+            try:
+                published = self._own.publish(inbound.links, region) if inbound.links else None
+            except Error as error:  # it asks when it misses a region, like those not told in time
+                logger.warning("%r is not announced to %s: %s", region, inbound.peer, error)
+                continue
             if published is not None and inbound.announce(published):
                 self._poller.submit(partial(inbound.pay, timeout))
 
@@ -170,11 +190,17 @@ class Front:
         unregisters may be one of them."""
         from concurrent.futures import ThreadPoolExecutor
 
+        def ask(peer: Inbound) -> bool:
+            return peer.revoke(region.serial, timeout)
+
         if not peers:
             return []
         with ThreadPoolExecutor(min(len(peers), REVOKE_AT_ONCE)) as threads:
-            answers = threads.map(lambda each: each.revoke(region.serial, timeout), peers)
-            return [peer for peer, gone in zip(peers, answers, strict=True) if not gone]
+            try:
+                answers = list(threads.map(ask, peers))
+            except RuntimeError:  # the machine has no thread: one after the other, some again
+                answers = list(map(ask, peers))
+        return [peer for peer, gone in zip(peers, answers, strict=True) if not gone]
 
     def _subscribers(self) -> list[Inbound]:
         with self._lock:

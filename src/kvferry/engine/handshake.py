@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ..errors import PeerError, RightsError
 from ..rpc import auth
-from .messages import CONTROL, DATA, VERSION, Challenge, Hello
+from .messages import BEAT, CONTROL, DATA, VERSION, Challenge, Hello
 
 __all__ = ["ClientHandshake", "ServerHandshake"]
 
@@ -66,7 +66,7 @@ def _transcript(hello: Hello, challenge: Challenge) -> auth.Transcript:
             f"{challenge.version}",
             cause="version",
         )
-    if hello.purpose not in (CONTROL, DATA):
+    if hello.purpose not in (CONTROL, DATA, BEAT):
         raise PeerError(f"a connection for {hello.purpose!r}", cause="protocol")
     for nonce in (hello.nonce, challenge.nonce):
         if len(nonce) != auth.NONCE_SIZE:

@@ -17,13 +17,14 @@ def new_epoch() -> int:
     return secrets.randbits(63) + 1
 
 
-def facts_of(epoch: int, drivers: Iterable[Driver]) -> Facts:
-    """Facts of an engine in this process, as they stand."""
+def facts_of(epoch: int, drivers: Iterable[Driver], beat: float) -> Facts:
+    """Facts of an engine in this process that beats every `beat` seconds, as they stand."""
     return Facts(
         epoch=epoch,
         boot=_read("/proc/sys/kernel/random/boot_id"),
         network=_namespace("net"),
         links={driver.kind.value: driver.facts() for driver in drivers},
+        beat_ms=int(beat * 1000),
     )
 
 

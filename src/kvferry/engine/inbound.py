@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Error, Full, PeerError, RightsError, UsageError
@@ -19,6 +20,7 @@ from ..rpc import LIMIT, MAX_FDS, Connection, auth, close_all
 from . import messages
 from .control import ask
 from .handshake import ServerHandshake
+from .heartbeat import Heartbeat, Heartbeats
 from .messages import Message
 from .regions import Links
 
@@ -46,8 +48,9 @@ Answer = tuple[Message, Sequence[int]]
 class Inbound:
     """One connection that somebody made to this engine. Its methods run in poller workers.
 
-    ticket  names it to connections for bytes, which live as long as it
-    links   over which it wants to hear of regions; None before it asked
+    ticket     names it to connections for data and beats, which live as long as it
+    links      over which it wants to hear of regions; None before it asked
+    heartbeat  that with the peer, once it asked for one
     """
 
     def __init__(self, front: Front, token: bytes) -> None:
@@ -58,7 +61,9 @@ class Inbound:
         self._owed: deque[Published] = deque()
         self._paying = threading.Lock()
         self._purpose = messages.CONTROL
+        self._beat = 0.0
         self.links: Links | None = None
+        self.heartbeat: Heartbeat | None = None
         self.ticket = secrets.token_bytes(16)
         self.peer = "?"
         self.epoch = 0
@@ -101,23 +106,22 @@ class Inbound:
         assert self._connection is not None, "set by serve"
         self.peer = message.name
         self._connection.peer = message.name
-        if self._purpose == messages.DATA:
-            return self._begin_wire(message.ticket, proof)
+        if self._purpose != messages.CONTROL:
+            return self._give(message.ticket, proof)
+        self._beat = message.facts.beat_ms / 1000
         self._connection.limit = LIMIT
         self._connection.authenticated = True
         self._phase = Phase.OPEN
         pulse = self._front.share_pulse() if self._connection.credentials else []
         return self._front.welcome(proof, self.ticket), _Lent(pulse)
 
-    def _begin_wire(self, ticket: bytes, proof: bytes) -> Answer:
-        """A connection for bytes: after this answer it is the link's."""
+    def _give(self, ticket: bytes, proof: bytes) -> Answer:
+        """A connection for data or beats: after this answer it is no longer ours."""
         owner = self._front.holder_of(ticket, self.epoch)
+        if self._purpose == messages.BEAT and owner.heartbeat is not None:
+            raise PeerError("it has beats already", cause="protocol")
         assert self._connection is not None, "set by serve"
-
-        def hand_over(sock: socket.socket) -> None:
-            self._front.serve_wire(sock, self, owner)
-
-        self._connection.hand_over = hand_over
+        self._connection.hand_over = partial(self._front.take, self._purpose, self, owner)
         self._connection.authenticated = True
         self._phase = Phase.GIVEN
         return self._front.welcome(proof, b""), ()
@@ -193,10 +197,18 @@ class Inbound:
             return False
         return link is (self.links.own if region.own else self.links.foreign)
 
-    def hang_up(self) -> None:
-        """It does not let go of what it was told to let go of: end its channel here."""
+    def beat(self, sock: socket.socket, heartbeats: Heartbeats) -> None:
+        """Beat with the peer over a connection that it made for that; takes it over."""
+        self.heartbeat = heartbeats.begin(sock, True, self.peer, self._beat, self.lose)
+
+    def lose(self, why: PeerError) -> None:
+        """End its channel here."""
         if self._connection is not None:
-            self._connection.lose(PeerError("it does not answer", cause="silent", peer=self.peer))
+            self._connection.lose(why)
+
+    def hang_up(self) -> None:
+        """It does not let go of what it was told to let go of."""
+        self.lose(PeerError("it does not answer", cause="silent", peer=self.peer))
 
     def abandon(self) -> None:
         """In a forked child."""

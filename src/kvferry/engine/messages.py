@@ -20,6 +20,7 @@ from ..link import Facts
 from ..memory import RegionRecord
 
 __all__ = [
+    "BEAT",
     "CONTROL",
     "DATA",
     "VERSION",
@@ -42,11 +43,13 @@ __all__ = [
 ]
 
 # Raised when a message or a frame changes its meaning; engines of unequal versions do not talk.
-VERSION = 2
+VERSION = 3
 
-# What a connection is for. After the handshake of one for data, bytes follow that are no messages.
+# What a connection is for. After the handshake of one for data or beats no message follows: frames of
+# a link, or a byte 0x4B now and then.
 CONTROL = "control"
 DATA = "data"
+BEAT = "beat"
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -63,7 +66,7 @@ class Challenge(msgspec.Struct, frozen=True, tag="challenge"):
 
 
 class Proof(msgspec.Struct, frozen=True, tag="proof"):
-    """`ticket`, on a connection for data: that of the control connection it belongs to."""
+    """`ticket`, on one for data or beats: that of the control connection it belongs to."""
 
     proof: bytes
     name: str
@@ -73,7 +76,7 @@ class Proof(msgspec.Struct, frozen=True, tag="proof"):
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     """`door` is the name of the abstract unix socket where handles are passed. `ticket` names this
-    connection to those for data that are to live as long as it."""
+    connection to those for data and beats, which live as long as it."""
 
     proof: bytes
     name: str

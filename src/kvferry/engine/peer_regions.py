@@ -36,6 +36,7 @@ class PeerRegions(RegionTable[RemoteRegion]):
         self._control = control
         self._quiet_grace = quiet_grace
         self._attaching = threading.Lock()
+        self._leaving: dict[int, RemoteRegion] = {}  # revoked, and a transfer may still use it
         self._revoked: dict[int, None] = {}  # oldest first
 
     def __getitem__(self, name: str) -> RemoteRegion:
@@ -76,22 +77,21 @@ class PeerRegions(RegionTable[RemoteRegion]):
         Returns when nothing here can touch it. Raises NotQuiet otherwise.
         """
         with self._attaching:
-            self._revoked[serial] = None
-            if len(self._revoked) > REVOKED_KEPT:
-                del self._revoked[next(iter(self._revoked))]
-            region = self._with_serial(serial)
-            if region is None:
-                return
-            region.span.close()
-            text = "the peer's region was revoked"
-            drain(region.span, [self._channel], self._quiet_grace, text)
-            self._drop(region)
+            region = self._withdraw(serial)
+        if region is None:
+            return
+        # Not under the lock: a transfer that is lost here ends the channel, which detaches all.
+        drain(region.span, [self._channel], self._quiet_grace, "the peer's region was revoked")
+        with self._attaching:
+            self._let_go(serial)
 
     def drop_all(self) -> None:
         """The channel ends, and no transfer is in flight."""
         with self._attaching:
             for region in list(self._regions.values()):
-                self._drop(region)
+                self._withdraw(region.record.serial)
+            for serial in list(self._leaving):
+                self._let_go(serial)
 
     def describe(self, *addresses: int) -> str:
         """The regions that hold these addresses of the peer, each with its path."""
@@ -108,10 +108,24 @@ class PeerRegions(RegionTable[RemoteRegion]):
             self._ways[way].detach(region)
             raise
 
-    def _drop(self, region: RemoteRegion) -> None:
+    def _withdraw(self, serial: int) -> RemoteRegion | None:
+        """No new transfers over it, and its name is free. None when it is not known here."""
+        self._revoked[serial] = None
+        if len(self._revoked) > REVOKED_KEPT:
+            del self._revoked[next(iter(self._revoked))]
+        region = self._with_serial(serial)
+        if region is None:
+            return self._leaving.get(serial)
         region.span.close()
         self.remove(region)
-        self._ways[region.span.way].detach(region)
+        self._leaving[serial] = region
+        return region
+
+    def _let_go(self, serial: int) -> None:
+        """No transfer uses it any more."""
+        region = self._leaving.pop(serial, None)
+        if region is not None:
+            self._ways[region.span.way].detach(region)
 
     def _with_serial(self, serial: int) -> RemoteRegion | None:
         for region in self._regions.values():

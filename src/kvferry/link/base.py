@@ -6,7 +6,7 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,11 @@ from ..submit import Slot, Submitters
 __all__ = ["Driver", "Facts", "Link", "Peer", "Published"]
 
 
+# What one driver tells. Facts are decoded before their sender has proved anything, so what bytes may
+# grow to is bounded: an empty dict is one byte of a message and sixty-four here.
+_Told = Annotated[dict[str, int | str], msgspec.Meta(max_length=16)]
+
+
 class Facts(msgspec.Struct, frozen=True):
     """What the two ends of a channel know of each other before a link is chosen.
 
@@ -26,12 +31,14 @@ class Facts(msgspec.Struct, frozen=True):
     boot     identity of the running kernel: equal on one host only
     network  identity of the network namespace, within which a unix socket can be reached
     links    what the engine offers, and what the driver of each tells
+    beat_ms  how often it says that it lives
     """
 
     epoch: int
     boot: str
     network: int
-    links: dict[str, dict[str, int | str]]
+    links: Annotated[dict[str, _Told], msgspec.Meta(max_length=16)]
+    beat_ms: Annotated[int, msgspec.Meta(ge=1, le=86_400_000)] = 10_000
 
 
 class Peer(NamedTuple):

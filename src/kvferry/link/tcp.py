@@ -92,7 +92,7 @@ class Wires:
                 raise NoMemory(
                     f"starting threads for wires: {os.strerror(code)}", cause="no_threads"
                 )
-            stream = WireStream(self.engines, _core.Wire(sock.detach()), pool)
+            stream = WireStream(self.engines, _make_wire(sock), pool)
             self._streams.add(stream)
         return stream
 
@@ -233,6 +233,16 @@ class TcpLink(StreamLink):
     def close(self) -> None:
         self._slots.close()
         self._pool = None  # its memory goes now, whoever still knows of this link
+
+
+def _make_wire(sock: socket.socket) -> _core.Wire:
+    """Over the socket, which is its own from then on. Raises NoMemory, and it is not."""
+    try:
+        wire = _core.Wire(sock.fileno())
+    except MemoryError as error:
+        raise NoMemory("no memory for a wire", cause="no_memory") from error
+    sock.detach()
+    return wire
 
 
 def _make_pool(spec: PoolSpec) -> _core.BouncePool | None:

@@ -50,6 +50,10 @@ MAX_FAILURE = 4096  # bytes of a FAILURE's text
 # Longest single wait in seconds; longer timeouts wait again.
 LONGEST_WAIT = 3600.0
 
+# On TCP: seconds of silence before the kernel asks, seconds between two questions, and how many. A
+# host that vanished is noticed even over a connection that has no beats.
+KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
+
 Serve = Callable[["Connection", bytes, list[int]], tuple[bytes, Sequence[int]]]
 
 logger = logging.getLogger("kvferry.rpc")
@@ -66,6 +70,7 @@ class Connection:
     limit          settable; bytes a message may have, in either direction
     authenticated  settable; until then the peer may have one unanswered request at a time
     peer           settable; who is at the other end, for messages
+    credentials    (pid, uid) of the process that connected or listened; None across TCP
     hand_over      settable by `serve`: after its reply the socket is given to it (see release)
     on_lost        settable; called once when the connection is over, for whatever reason, in the
                    thread that notices; set after that, it is called at once
@@ -84,10 +89,12 @@ class Connection:
         self._unix = sock.family == socket.AF_UNIX
         if not self._unix:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _keep_alive(sock)
         self.serve = serve
         self.authenticated = False
         self.hand_over: Callable[[socket.socket], None] | None = None
         self.peer = peer.name(sock)
+        self.credentials = peer.credentials(sock)  # now: later the socket may be closed
         self.lost: Error | None = None
         self._sock = sock
         self._fd = sock.fileno()
@@ -109,11 +116,6 @@ class Connection:
     @limit.setter
     def limit(self, size: int) -> None:
         self._inbox.decoder.limit = size
-
-    @property
-    def credentials(self) -> tuple[int, int] | None:
-        """(pid, uid) of the process that connected or listened; None across TCP."""
-        return peer.credentials(self._sock)
 
     @property
     def on_lost(self) -> Callable[[Connection], None] | None:
@@ -450,3 +452,9 @@ class Connection:
         error = PeerError(f"connection lost: {text}", cause="connection_lost", peer=self.peer)
         error.__cause__ = why
         return error
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE:
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)

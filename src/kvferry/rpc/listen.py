@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 
 from ..address import Address, TcpAddress, UnixAddress
-from ..errors import PeerError, Timeout, UsageError
+from ..errors import NoMemory, PeerError, Timeout, UsageError
 
 __all__ = ["BACKLOG", "dial", "dial_abstract", "listen", "listen_abstract"]
 
@@ -45,11 +45,14 @@ def dial(address: Address, timeout: float) -> socket.socket:
 
 
 def listen_abstract() -> socket.socket:
-    """A listening unix socket without a file; getsockname() is the name the kernel chose."""
-    sock = _unix_socket()
-    sock.bind("")
-    sock.listen(BACKLOG)
-    return sock
+    """A listening unix socket without a file; getsockname() is the name the kernel chose.
+
+    Raises NoMemory("descriptors").
+    """
+    try:
+        return _bind_unix("")
+    except OSError as error:
+        raise NoMemory(f"no socket to listen on: {error.strerror}", cause="descriptors") from error
 
 
 def dial_abstract(name: bytes, timeout: float) -> socket.socket:

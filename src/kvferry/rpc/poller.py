@@ -6,6 +6,7 @@ busy another one waits: a handler that blocks delays nobody else.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import logging
@@ -17,8 +18,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Union
 
-from ..errors import ClosedError, PeerError
+from ..errors import ClosedError, NoMemory, PeerError
 from .connection import Connection
 from .workers import Job, Workers
 
@@ -30,6 +32,7 @@ JOIN_TIME = 5.0  # seconds close() waits for a handler that does not end
 PAUSE = 0.05  # seconds to the next attempt when a connection cannot be accepted
 
 Accept = Callable[[socket.socket], "Connection | None"]
+Watched = Union[Connection, "_Listener", "_Bell"]
 
 logger = logging.getLogger("kvferry.rpc")
 
@@ -49,13 +52,12 @@ class Poller:
         self._idle = idle
         self._lock = threading.Lock()
         self._closed = False
-        self._epoll = select.epoll()
-        self._watched: dict[int, Connection | _Listener] = {}
+        self._watched: dict[int, Watched] = {}
         self._deadlines: list[tuple[float, int, Connection]] = []  # a heap
         self._order = itertools.count()
         # A semaphore with one token for each job: a worker that waits wakes and takes both.
         self._jobs: deque[Job] = deque()
-        self._tokens = os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._epoll, self._tokens = _open()
         self._epoll.register(self._tokens, select.EPOLLIN)
         self._workers = Workers(
             f"kvferry-{name}", self._next, self._put_out_lights, clock=clock, idle=idle
@@ -87,6 +89,15 @@ class Poller:
             with self._lock:
                 heapq.heappush(self._deadlines, (deadline, next(self._order), connection))
             self.submit(_nothing)  # the worker it wakes goes to sleep again, until the deadline
+
+    def attend(self, bell: int, ring: Job) -> None:
+        """Runs `ring` in a worker, one at a time, whenever the eventfd `bell` was rung.
+
+        The descriptor stays the caller's, who closes it after the poller. Threads start with the
+        first connection.
+        """
+        self.register(bell, _Bell(self, bell, ring))
+        self.arm(bell, select.EPOLLIN)
 
     def forget(self, watched: Connection | socket.socket) -> None:
         """Leaves it open but unattended: a connection answers no more, a socket accepts no more."""
@@ -127,7 +138,7 @@ class Poller:
 
     # For connections and listeners.
 
-    def register(self, fd: int, watched: Connection | _Listener) -> None:
+    def register(self, fd: int, watched: Watched) -> None:
         """`watched.turn` runs in a worker, once for each time that `fd` is armed and ready."""
         with self._lock:
             if self._closed:
@@ -144,7 +155,7 @@ class Poller:
     def arm(self, fd: int, events: int) -> None:
         self._epoll.modify(fd, events | select.EPOLLONESHOT)
 
-    def rearm(self, fd: int, watched: Connection | _Listener) -> None:
+    def rearm(self, fd: int, watched: Watched) -> None:
         """Arms for reading, unless it was forgotten."""
         with self._lock:
             if self._watched.get(fd) is watched:
@@ -249,9 +260,37 @@ class _Listener:
             self._accepted(sock)
 
 
+class _Bell:
+    """An eventfd that takes turns."""
+
+    def __init__(self, poller: Poller, fd: int, ring: Job) -> None:
+        self._poller = poller
+        self._fd = fd
+        self._ring = ring
+
+    def turn(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._fd)
+        try:
+            self._ring()
+        finally:
+            self._poller.rearm(self._fd, self)
+
+
 def _too_late() -> PeerError:
     return PeerError("the peer did not prove itself in time", cause="not_authenticated")
 
 
 def _nothing() -> None:
     pass
+
+
+def _open() -> tuple[select.epoll, int]:
+    epoll = None
+    try:
+        epoll = select.epoll()
+        return epoll, os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    except OSError as error:
+        if epoll is not None:
+            epoll.close()
+        raise NoMemory(f"no poller: {error.strerror}", cause="descriptors") from error
