@@ -160,7 +160,7 @@ def by_hand(target: kf.Engine) -> Iterator[tuple[connect.Met, socket.socket]]:
         )
         with (
             contextlib.closing(met.control),
-            dial(engine, target, met.ticket, met.facts.epoch) as sock,
+            dial(engine, target, met.control.ticket, met.facts.epoch) as sock,
         ):
             yield met, sock
 

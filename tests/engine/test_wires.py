@@ -166,3 +166,32 @@ def test_a_closed_channel_keeps_no_pool(wired: Pair) -> None:
 
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def test_nothing_of_a_lost_channel_lands_after_a_new_one_is_open() -> None:
+    """The target stands still with frames in its sockets; the initiator gives up and comes anew."""
+    with kf.Engine("127.0.0.1:0") as theirs, kf.Engine() as ours:
+        theirs.allocate("kv", MIB)
+        address = theirs.addresses[0]
+        lost = ours.connect(address, path="tcp/host")
+        lost.write(kf.Batch.of(np.ones(MIB, np.uint8), lost.regions["kv"]))
+        (inbound,) = theirs._front._inbounds
+        connection = inbound._connection
+        theirs._poller.forget(connection)  # it will not notice that the peer hangs up
+        assert theirs._tcp._server.wires > 0
+        lost.end(kf.PeerError("given up", cause="test"))
+        assert not inbound.lost
+        served_at_welcome = []
+        welcome = theirs._front.welcome
+
+        def look(proof: bytes, ticket: bytes) -> object:
+            served_at_welcome.append(theirs._tcp._server.wires)
+            return welcome(proof, ticket)
+
+        theirs._front.welcome = look
+        again = ours.connect(address, path="tcp/host")
+        assert inbound.lost
+        assert served_at_welcome[0] == 0
+        again.write(kf.Batch.of(np.full(MIB, 2, np.uint8), again.regions["kv"]))
+        assert set(bytes(theirs.regions["kv"])) == {2}
+        assert ours._channels._given_up == {}

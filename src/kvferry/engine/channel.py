@@ -113,6 +113,16 @@ class Channel:
         return Liveness.DEAD if self.stale() or heartbeat is None else heartbeat.state
 
     @property
+    def ticket(self) -> bytes:
+        """By which the peer knows this channel."""
+        return self._control.ticket
+
+    @property
+    def was_lost(self) -> bool:
+        """Did it end without the peer's knowledge?"""
+        return isinstance(self._over, PeerError)
+
+    @property
     def closed(self) -> bool:
         return self._over is not None
 
@@ -394,11 +404,7 @@ class Channel:
 
     def _left(self, timeout: float | None) -> bool:
         """Has everybody left who was submitting? Waits for the last, after the gate was closed."""
-        deadline = None if timeout is None else deadline_after(timeout)
-        while not self._gate.drain(deadline):
-            if deadline is not None and _core.now() >= deadline:
-                return False
-        return True
+        return self._gate.drain(None if timeout is None else deadline_after(timeout))
 
     def stale(self) -> bool:
         """Is it closed, or its peer gone?"""

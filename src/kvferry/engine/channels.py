@@ -34,6 +34,9 @@ __all__ = ["Channels"]
 
 logger = logging.getLogger("kvferry.engine")
 
+# Epochs whose lost connections are remembered: most of them are gone for good.
+GIVEN_UP_KEPT = 256
+
 
 class _DialLock:
     """Held by whoever connects to one peer over one path; gone when nobody does."""
@@ -78,6 +81,7 @@ class Channels:
         self._every: set[Channel] = set()  # until it has ended, whoever else forgets it
         self._known: dict[tuple[int, ChannelOptions], Channel] = {}
         self._epochs: dict[Address, int] = {}  # who was met at an address last
+        self._given_up: dict[int, list[bytes]] = {}  # by epoch: tickets of connections lost to it
 
     def connect(
         self, us: Identity, address: str, options: ChannelOptions, timeout: float
@@ -129,8 +133,10 @@ class Channels:
         options: ChannelOptions,
         deadline: float,
     ) -> Channel:
+        us = us._replace(given_up=self._given_up)
         met = meet(us, there, self._poller, self._runtime, deadline, self._options.call_timeout)
         self._epochs[there] = met.facts.epoch
+        self._given_up.pop(met.facts.epoch, None)
         with ExitStack() as undo:
             undo.callback(met.control.close)
             known = self._find(met.facts.epoch, options)
@@ -166,7 +172,7 @@ class Channels:
 
     def _beat(self, us: Identity, met: Met, there: Address, deadline: float) -> None:
         left, epoch = max(deadline - time.monotonic(), 0), met.facts.epoch
-        sock = dial_again(us, there, BEAT, met.ticket, epoch, self._poller, left)
+        sock = dial_again(us, there, BEAT, met.control.ticket, epoch, self._poller, left)
         met.control.heartbeat = self._heartbeats.begin(
             sock, False, met.control.peer, met.facts.beat_ms / 1000, met.control.lose
         )
@@ -184,6 +190,10 @@ class Channels:
                 if epoch == channel.epoch:
                     del self._epochs[address]
             self._every.discard(channel)
+            if channel.was_lost:
+                self._given_up.setdefault(channel.epoch, []).append(channel.ticket)
+                if len(self._given_up) > GIVEN_UP_KEPT:
+                    del self._given_up[next(iter(self._given_up))]
 
     def _settle_quiet_ones(self) -> None:
         for channel in self.live():
@@ -199,7 +209,9 @@ class Channels:
             left = patience if deadline is None else (deadline - _core.now()) / 1e9
             timeout = min(patience, left)
             where = self._wire_address(there, met.facts)
-            return dial_again(us, where, DATA, met.ticket, met.facts.epoch, self._poller, timeout)
+            return dial_again(
+                us, where, DATA, met.control.ticket, met.facts.epoch, self._poller, timeout
+            )
 
         return Peer(
             met.control.peer,

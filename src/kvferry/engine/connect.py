@@ -12,6 +12,7 @@ import contextlib
 import os
 import socket
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -20,7 +21,8 @@ from ..address import Address, UnixAddress
 from ..errors import Error, PeerError, Timeout
 from ..link import Facts
 from ..rpc import LIMIT, Connection, Poller, auth, close_all, dial, dial_abstract
-from ..runtime import HostRuntime, Mapping
+from ..runtime import HostRuntime
+from ..runtime import Mapping as MappedMemory
 from . import messages
 from .control import Control, ask
 from .handshake import ClientHandshake
@@ -33,23 +35,23 @@ SO_PEERPIDFD = 77
 
 
 class Identity(NamedTuple):
-    """What an engine tells of itself."""
+    """What an engine tells of itself.
+
+    given_up  by a peer's epoch: tickets of connections to it that were lost
+    """
 
     name: str
     facts: Facts
     token: bytes
+    given_up: Mapping[int, list[bytes]] = {}
 
 
 class Met(NamedTuple):
-    """A peer that proved itself.
-
-    ticket  names the control connection to those for data and beats
-    """
+    """A peer that proved itself."""
 
     control: Control
     connection: Connection
     facts: Facts
-    ticket: bytes
 
 
 def meet(
@@ -81,9 +83,9 @@ def meet(
             facts = msgspec.structs.replace(facts, network=us.facts.network)
         pulse = map_pulse(runtime, fds.pop(0)) if fds else None
         close_all(fds)
-        control = _control(connection, pulse, name, facts.epoch, call_timeout)
+        control = _control(connection, welcome, pulse, name, call_timeout)
         undo.pop_all()
-    return Met(control, connection, facts, welcome.ticket)
+    return Met(control, connection, facts)
 
 
 def dial_again(
@@ -104,10 +106,13 @@ def dial_again(
     sock = dial(address, timeout)
     connection, welcome, fds = _shake(us, sock, poller, name, deadline, purpose, ticket)
     close_all(fds)
-    if welcome.facts.epoch != epoch:
-        connection.close()
-        raise PeerError("the peer was started anew", cause="epoch", peer=name)
-    return connection.release()
+    with contextlib.ExitStack() as undo:
+        undo.callback(connection.close)
+        if welcome.facts.epoch != epoch:
+            raise PeerError("the peer was started anew", cause="epoch", peer=name)
+        sock = connection.release()
+        undo.pop_all()
+    return sock
 
 
 def _shake(
@@ -129,7 +134,9 @@ def _shake(
         close_all(fds)
         if not isinstance(challenge, messages.Challenge):
             raise _confused(peer)
-        proof = messages.Proof(handshake.prove(challenge), us.name, us.facts, ticket)
+        proved = handshake.prove(challenge)
+        given_up = us.given_up.get(challenge.epoch, []) if purpose == messages.CONTROL else []
+        proof = messages.Proof(proved, us.name, us.facts, ticket, given_up)
         welcome, fds = ask(connection, proof, _left(deadline, peer), peer)
         undo.callback(close_all, fds)
         if not isinstance(welcome, messages.Welcome):
@@ -148,15 +155,20 @@ def _same_host(ours: Facts, theirs: Facts) -> bool:
 
 
 def _control(
-    connection: Connection, pulse: Mapping | None, name: str, epoch: int, call_timeout: float
+    connection: Connection,
+    welcome: messages.Welcome,
+    pulse: MappedMemory | None,
+    name: str,
+    call_timeout: float,
 ) -> Control:
+    ticket, epoch = welcome.ticket, welcome.facts.epoch
     with contextlib.ExitStack() as undo:
         if pulse is not None:
             undo.callback(pulse.close)
         pidfd = _pidfd(connection)
         undo.callback(close_all, () if pidfd is None else (pidfd,))
         try:
-            control = Control(connection, pulse, pidfd, name, epoch, call_timeout)
+            control = Control(connection, ticket, pulse, pidfd, name, epoch, call_timeout)
         except OSError as error:
             if isinstance(error, Error):
                 raise

@@ -55,12 +55,14 @@ class Control:
     """One authenticated control connection. Thread-safe; owns the peer's pulse and process.
 
     watch      tells whether the peer is gone
+    ticket     names the connection to others of the same peer
     heartbeat  settable: that with the peer, ended with this
     """
 
     def __init__(
         self,
         connection: Connection,
+        ticket: bytes,
         pulse: Mapping | None,
         pidfd: int | None,
         peer: str,
@@ -69,6 +71,7 @@ class Control:
     ) -> None:
         self.peer = peer
         self.epoch = epoch
+        self.ticket = ticket
         # A number of our own: the connection's may be somebody else's a moment after it is lost.
         self._descriptors = [os.dup(connection.fileno())]
         self._pulse = pulse

@@ -13,7 +13,7 @@ from hmac import compare_digest
 from typing import Protocol
 
 from ..address import Address, TcpAddress, UnixAddress
-from ..errors import Error, RightsError
+from ..errors import Error, PeerError, RightsError
 from ..link import Driver, Facts
 from ..memory import Region
 from ..path import LinkKind
@@ -104,9 +104,9 @@ class Front:
         return Connection(sock, inbound.serve, on_lost=partial(self._lost, inbound))
 
     def _lost(self, inbound: Inbound, connection: Connection | None = None) -> None:
-        with self._lock:
-            self._inbounds.discard(inbound)
         self._let_go(inbound)
+        with self._lock:  # until here its ticket can be given up, which waits for the same
+            self._inbounds.discard(inbound)
 
     # ---- what inbound connections ask for ----
 
@@ -134,6 +134,14 @@ class Front:
                     return inbound
         raise RightsError("no connection has this ticket", cause="token")
 
+    def end_given_up(self, tickets: Iterable[bytes], epoch: int) -> None:
+        """Its peer has lost these connections: on return none of them touches memory any more."""
+        for ticket in tickets:
+            with suppress(RightsError):  # it is gone already
+                inbound = self.holder_of(ticket, epoch)
+                inbound.lose(PeerError("the peer gave it up", cause="given_up", peer=inbound.peer))
+                self._let_go(inbound)
+
     def take(self, purpose: str, arrived: Inbound, owner: Inbound, sock: socket.socket) -> None:
         """The socket that came as `arrived` is for data or beats, until `owner` is lost."""
         if purpose == messages.BEAT:
@@ -142,8 +150,7 @@ class Front:
             self._wires.serve(sock, owner)
         with self._lock:
             self._inbounds.discard(arrived)
-            late = owner not in self._inbounds
-        if late:
+        if owner.lost:
             self._let_go(owner)
 
     def _let_go(self, owner: Inbound) -> None:

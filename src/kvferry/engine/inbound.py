@@ -6,6 +6,7 @@ import logging
 import secrets
 import socket
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -57,7 +58,8 @@ class Inbound:
         self._front = front
         self._phase = Phase.NEW
         self._handshake = ServerHandshake(token, front.epoch, auth.new_nonce())
-        self._connection: Connection | None = None
+        # Weak: it knows us, and who only comes and goes should leave nothing to the collector.
+        self._known: weakref.ref[Connection] | None = None
         self._owed: deque[Published] = deque()
         self._paying = threading.Lock()
         self._purpose = messages.CONTROL
@@ -73,7 +75,7 @@ class Inbound:
     ) -> tuple[bytes, Sequence[int]]:
         """Answer one request; the descriptors returned are lent until the reply is sent."""
         close_all(fds)  # no request brings any
-        self._connection = connection
+        self._known = weakref.ref(connection)
         try:
             message = messages.decode(body)
             handler = _HANDLERS.get((self._phase, type(message)))
@@ -87,6 +89,10 @@ class Inbound:
             logger.info("refused a request of %s: %s", self.peer, error)
             answer, lent = messages.Refusal(error.cause, str(error.args[0])), ()
         return messages.encode(answer), lent
+
+    @property
+    def _connection(self) -> Connection | None:
+        return None if self._known is None else self._known()
 
     # ---- requests, in the order of the handshake ----
 
@@ -103,16 +109,18 @@ class Inbound:
         proof = self._handshake.check(message.proof)
         if message.facts.epoch != self.epoch:
             raise RightsError("the epoch is not the one that was proved", cause="token")
-        assert self._connection is not None, "set by serve"
+        connection = self._connection
+        assert connection is not None, "who serves holds it"
         self.peer = message.name
-        self._connection.peer = message.name
+        connection.peer = message.name
         if self._purpose != messages.CONTROL:
             return self._give(message.ticket, proof)
         self._beat = message.facts.beat_ms / 1000
-        self._connection.limit = LIMIT
-        self._connection.authenticated = True
+        self._front.end_given_up(message.given_up, self.epoch)
+        connection.limit = LIMIT
+        connection.authenticated = True
         self._phase = Phase.OPEN
-        pulse = self._front.share_pulse() if self._connection.credentials else []
+        pulse = self._front.share_pulse() if connection.credentials else []
         return self._front.welcome(proof, self.ticket), _Lent(pulse)
 
     def _give(self, ticket: bytes, proof: bytes) -> Answer:
@@ -120,9 +128,10 @@ class Inbound:
         owner = self._front.holder_of(ticket, self.epoch)
         if self._purpose == messages.BEAT and owner.heartbeat is not None:
             raise PeerError("it has beats already", cause="protocol")
-        assert self._connection is not None, "set by serve"
-        self._connection.hand_over = partial(self._front.take, self._purpose, self, owner)
-        self._connection.authenticated = True
+        connection = self._connection
+        assert connection is not None, "who serves holds it"
+        connection.hand_over = partial(self._front.take, self._purpose, self, owner)
+        connection.authenticated = True
         self._phase = Phase.GIVEN
         return self._front.welcome(proof, b""), ()
 
@@ -201,10 +210,17 @@ class Inbound:
         """Beat with the peer over a connection that it made for that; takes it over."""
         self.heartbeat = heartbeats.begin(sock, True, self.peer, self._beat, self.lose)
 
+    @property
+    def lost(self) -> bool:
+        """Is the connection over?"""
+        connection = self._connection
+        return connection is None or connection.lost is not None
+
     def lose(self, why: PeerError) -> None:
         """End its channel here."""
-        if self._connection is not None:
-            self._connection.lose(why)
+        connection = self._connection
+        if connection is not None:
+            connection.lose(why)
 
     def hang_up(self) -> None:
         """It does not let go of what it was told to let go of."""
@@ -212,8 +228,9 @@ class Inbound:
 
     def abandon(self) -> None:
         """In a forked child."""
-        if self._connection is not None:
-            self._connection.abandon()
+        connection = self._connection
+        if connection is not None:
+            connection.abandon()
 
 
 class _Lent(list[int]):

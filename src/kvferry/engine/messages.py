@@ -45,8 +45,8 @@ __all__ = [
 # Raised when a message or a frame changes its meaning; engines of unequal versions do not talk.
 VERSION = 3
 
-# What a connection is for. After the handshake of one for data or beats no message follows: frames of
-# a link, or a byte 0x4B now and then.
+# What a connection is for. After the handshake of one for data or beats no message follows, but
+# frames of a link, or a byte 0x4B now and then.
 CONTROL = "control"
 DATA = "data"
 BEAT = "beat"
@@ -66,12 +66,17 @@ class Challenge(msgspec.Struct, frozen=True, tag="challenge"):
 
 
 class Proof(msgspec.Struct, frozen=True, tag="proof"):
-    """`ticket`, on one for data or beats: that of the control connection it belongs to."""
+    """`ticket`, on one for data or beats: that of the control connection it belongs to.
+
+    `given_up`, on one for control: tickets of earlier ones of this epoch that were lost, with bytes
+    on their wires perhaps. None of those is placed any more once this one is welcome.
+    """
 
     proof: bytes
     name: str
     facts: Facts
     ticket: bytes = b""
+    given_up: list[bytes] = []
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):

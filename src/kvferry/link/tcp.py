@@ -162,9 +162,11 @@ class TcpDriver(Driver):
 
     def dismiss(self, owner: Hashable) -> None:
         with self._lock:
-            number = self._owners.pop(owner, None)
+            number = self._owners.get(owner)
         if number is not None:
-            self._server.dismiss(number)
+            self._server.dismiss(number)  # also while another does: both return when it is done
+            with self._lock:
+                self._owners.pop(owner, None)
 
     def close(self) -> None:
         self._server.close()
