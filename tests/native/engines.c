@@ -178,7 +178,7 @@ static void check_abort(void) {
     memset(big_target, 0, BIG);
     kvf_done_begin(done);
     kvf_done_spread(done, 2);
-    kvf_engines_hold(e, true);
+    kvf_engines_hold(e, true, 0);
     push(first, copy_entry(done, (kvf_run){d, 0, 2 * KVF_CHUNK, 0}, KVF_WRITE));
     push_flag(first, done, 0);
     kvf_doorbell(e, first, true);
@@ -190,7 +190,7 @@ static void check_abort(void) {
     CHECK(!kvf_done_wait(done, kvf_now() + 1000000) && !kvf_done_quiet(done));
     CHECK(!kvf_stream_settle(e, first, kvf_now() + 1000000) && kvf_stream_busy(e, first));
     CHECK(all_are(big_target, BIG, 0));
-    kvf_engines_hold(e, false);
+    kvf_engines_hold(e, false, 0);
     wait_quiet(done);
     CHECK(kvf_done_outcome(done) == KVF_ABORTED);
     CHECK(all_are(big_target, KVF_CHUNK, 5));

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.native.harness import HERE, SANITIZERS, build_sanitized, run_sanitized, why_not
-
-PROGRAMS = sorted(HERE.glob("*.c"))
+from tests.native import building
+from tests.native.harness import (
+    HERE,
+    SANITIZERS,
+    SECONDS,
+    build_sanitized,
+    run_sanitized,
+    why_not,
+)
 
 FINDING = re.compile(r"Sanitizer|runtime error")
 
@@ -44,11 +55,33 @@ def skip_without(sanitizer: str) -> None:
         pytest.skip(reason)
 
 
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where programs appear, while tests run that need others."""
+    folder = tmp_path_factory.mktemp("native")
+    command = [sys.executable, "-m", building.__name__, str(folder)]
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    with subprocess.Popen(command, cwd=HERE.parents[1], env=environment) as builder:
+        yield folder
+        builder.kill()
+
+
+def built(folder: Path, program: Path, sanitizer: str) -> Path:
+    done = building.target(folder, program, sanitizer)
+    deadline = time.monotonic() + SECONDS
+    while not done.exists():
+        error = done.with_suffix(".error")
+        assert not error.exists(), error.read_text()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return done
+
+
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
-def test_runs_clean(program: Path, sanitizer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", building.PROGRAMS, ids=lambda path: path.stem)
+def test_runs_clean(program: Path, sanitizer: str, folder: Path) -> None:
     skip_without(sanitizer)
-    run = run_sanitized(build_sanitized(program, tmp_path / program.stem, sanitizer), sanitizer)
+    run = run_sanitized(built(folder, program, sanitizer), sanitizer)
     assert run.returncode == 0, run.stdout + run.stderr
 
 

@@ -182,7 +182,7 @@ static void check_drop(void) {
     CHECK(gone && none);
     memset(from, 3, SIZE);
     *gone = (kvf_descriptor){(uintptr_t)from, (uintptr_t)to[1], SIZE};
-    kvf_engines_hold(e, true);
+    kvf_engines_hold(e, true, 0);
     kvf_done_begin(first);
     CHECK(publish(e, s, first, KVF_WRITE, &batch, (kvf_run){&d, 0, SIZE, 0}));
     while (kvf_engines_held(e) == 0) sched_yield();
@@ -198,7 +198,7 @@ static void check_drop(void) {
     kvf_done_abort(first); /* begun: over only behind its chunk */
     kvf_done_drop(first);
     CHECK(!kvf_done_quiet(first) && kvf_stream_busy(e, s));
-    kvf_engines_hold(e, false);
+    kvf_engines_hold(e, false, 0);
     wait_quiet(line);
     wait_quiet(first);
     CHECK(kvf_done_outcome(line) == KVF_OK && !memcmp(to[2], from, SIZE));
