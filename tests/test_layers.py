@@ -26,8 +26,8 @@ ROWS = [
     ["engine"],
     ["store"],
     ["replay", "paged"],
-    ["connectors", "compat"],
     ["__init__"],
+    ["connectors", "compat"],
     ["bench", "watch"],
     ["demo"],
     ["cli"],
@@ -38,7 +38,8 @@ ROW = {unit: row for row, units in enumerate(ROWS) for unit in units}
 # Beside the tower: it may use all of it but the doors, and nobody in the package may use it.
 BESIDE = {"testing": {"bench", "watch", "demo", "cli", "__main__"}}
 
-READS_ENVIRONMENT = {"config", "cli"}
+# Units, and of packages that bear the names of others the one module that reads their variables.
+READS_ENVIRONMENT = {"config", "cli", "compat.mooncake.mooncake.variables"}
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb"}
 FORBIDDEN = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 SOURCES = {".py", ".pyx", ".pxi", ".pxd", ".pyi"}
@@ -158,7 +159,8 @@ def _about_module(module: Module) -> Iterator[str]:
         unit = unit_of(name)
         if unit is not None and not _may_import(module.unit, unit):
             yield f"{module.name}: imports {name}, which is not below {module.unit}"
-    if module.unit not in READS_ENVIRONMENT and module.reads_environment():
+    places = {module.unit, module.name.removeprefix(f"{PACKAGE}.")}
+    if not places & READS_ENVIRONMENT and module.reads_environment():
         yield f"{module.name}: reads the environment"
 
 
@@ -171,11 +173,23 @@ def _may_import(unit: str, other: str) -> bool:
 
 
 def _folders(source: Path) -> Iterator[tuple[Path, int]]:
-    """The folders of the package with their source files' number; empty ones do not exist yet."""
+    """The folders of the package with source files, and how many, folders of such in them counted
+    like files; empty ones do not exist yet."""
     for folder in sorted(path for path in source.rglob("*") if path.is_dir()):
-        count = sum(file.suffix in SOURCES for file in folder.iterdir())
-        if count:
-            yield folder, count
+        if any(file.suffix in SOURCES for file in folder.iterdir()):
+            yield folder, sum(map(_is_source, folder.iterdir()))
+
+
+def _is_source(path: Path) -> bool:
+    return path.suffix in SOURCES or (
+        path.is_dir() and any(file.suffix in SOURCES for file in path.rglob("*"))
+    )
+
+
+def _tests_of(folder: Path) -> Path:
+    """compat/NAME/NAME, imported as NAME, has its tests in compat/NAME."""
+    doubled = folder.parts[:1] == ("compat",) and folder.name == folder.parent.name
+    return folder.parent if doubled else folder
 
 
 def test_the_package_keeps_its_layers() -> None:
@@ -185,7 +199,11 @@ def test_the_package_keeps_its_layers() -> None:
 def test_every_folder_has_its_tests() -> None:
     source, tests = ROOT / "src" / PACKAGE, ROOT / "tests"
     folders = [folder.relative_to(source) for folder, _ in _folders(source)]
-    assert [str(name) for name in folders if not any((tests / name).glob("test_*.py"))] == []
+    assert [str(name) for name in folders if not _tested(tests / _tests_of(name))] == []
+
+
+def _tested(folder: Path) -> bool:
+    return any(folder.glob("test_*.py"))
 
 
 def test_the_table_names_each_unit_once() -> None:
@@ -211,6 +229,8 @@ def plant(folder: Path, files: dict[str, str]) -> Path:
         ("__init__.py", "from .engine import Engine\nfrom . import errors"),
         ("cli/a.py", "import os\nos.environ['HOME']\nfrom ..bench import a"),
         ("config.py", "import os\nos.getenv('HOME')"),
+        ("compat/mooncake/mooncake/variables.py", "import os\nos.environ['MC_FORCE_TCP']"),
+        ("compat/mooncake/mooncake/a.py", "from kvferry import Engine\nfrom .b import c"),
         ("testing/a.py", "from ..engine import Engine\nfrom kvferry._core import core"),
         (
             "_core/core.pyx",
@@ -257,6 +277,9 @@ def test_accepts(file: str, text: str, tmp_path: Path) -> None:
         ("utils.py", "", "kvferry.utils: stands in no row"),
         ("rpc/a.py", "import os\nos.environ['HOME']", "reads the environment"),
         ("rpc/a.py", "from os import getenv", "reads the environment"),
+        ("compat/hixl/hixl/variables.py", "import os\nos.environ['A']", "reads the environment"),
+        ("compat/mooncake/mooncake/a.py", "from kvferry.bench import b", "not below compat"),
+        ("engine/a.py", "from ..compat import offers", "not below engine"),
         ("rpc/a.py", "import pickle", "imports pickle"),
         ("rpc/a.py", "from marshal import loads", "imports marshal.loads"),
         ("submit/a.py", "", "submit: 1 source files, fewer than 3"),

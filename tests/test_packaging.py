@@ -56,11 +56,20 @@ def sources(folder: Path) -> set[str]:
     }
 
 
+def commands_in(folder: Path) -> set[str]:
+    """What lies in a bin folder and may be executed."""
+    files = folder.glob("kvferry/compat/*/bin/*")
+    return {str(path.relative_to(folder)) for path in files if os.access(path, os.X_OK)}
+
+
 def test_a_package_holds_every_source_and_no_test(checkout: Path, tmp_path: Path) -> None:
     run = setup(checkout, "build_py", "--build-lib", str(tmp_path / "lib"))
     assert run.returncode == 0, run.stderr
     assert sources(tmp_path / "lib") == sources(checkout / "src")
     assert {path.name for path in (tmp_path / "lib").iterdir()} == {"kvferry"}
+    commands = commands_in(checkout / "src")
+    assert commands
+    assert commands_in(tmp_path / "lib") == commands
 
 
 def test_a_source_archive_builds_the_same_package(checkout: Path, tmp_path: Path) -> None:
@@ -70,6 +79,7 @@ def test_a_source_archive_builds_the_same_package(checkout: Path, tmp_path: Path
     with tarfile.open(archive) as tar:
         names = {name.partition("/")[2] for name in tar.getnames()}
     assert {f"src/{name}" for name in sources(checkout / "src")} <= names
+    assert {f"src/{name}" for name in commands_in(checkout / "src")} <= names
     assert {"setup.py", "pyproject.toml", "README.md", "LICENSE"} <= names
 
 

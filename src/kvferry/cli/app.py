@@ -10,6 +10,7 @@ import typer
 from .. import __version__
 from ..errors import Error
 from .bench import bench
+from .compat import compat
 from .doctor import doctor
 from .explain import explain
 
@@ -24,6 +25,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(bench)
+app.command()(compat)
 app.command()(doctor)
 app.command()(explain)
 

@@ -132,7 +132,10 @@ class Front:
             for inbound in self._inbounds:
                 if inbound.epoch == epoch and compare_digest(inbound.ticket, ticket):
                     return inbound
-        raise RightsError("no connection has this ticket", cause="token")
+        raise RightsError(
+            "no connection has this ticket: another engine was meant, check the advertised address",
+            cause="token",
+        )
 
     def end_given_up(self, tickets: Iterable[bytes], epoch: int) -> None:
         """Its peer has lost these connections: on return none of them touches memory any more."""
@@ -144,12 +147,12 @@ class Front:
 
     def take(self, purpose: str, arrived: Inbound, owner: Inbound, sock: socket.socket) -> None:
         """The socket that came as `arrived` is for data or beats, until `owner` is lost."""
+        with self._lock:
+            self._inbounds.discard(arrived)
         if purpose == messages.BEAT:
             owner.beat(sock, self._heartbeats)
         else:
             self._wires.serve(sock, owner)
-        with self._lock:
-            self._inbounds.discard(arrived)
         if owner.lost:
             self._let_go(owner)
 
@@ -195,18 +198,19 @@ class Front:
     def _revoke(self, region: Region, peers: list[Inbound], timeout: float) -> list[Inbound]:
         """Ask several at once; those that did not. Not in the poller's workers, since who
         unregisters may be one of them."""
-        from concurrent.futures import ThreadPoolExecutor
 
         def ask(peer: Inbound) -> bool:
             return peer.revoke(region.serial, timeout)
 
         if not peers:
             return []
-        with ThreadPoolExecutor(min(len(peers), REVOKE_AT_ONCE)) as threads:
-            try:
+        try:
+            from concurrent.futures import ThreadPoolExecutor
+
+            with ThreadPoolExecutor(min(len(peers), REVOKE_AT_ONCE)) as threads:
                 answers = list(threads.map(ask, peers))
-            except RuntimeError:  # the machine has no thread: one after the other, some again
-                answers = list(map(ask, peers))
+        except RuntimeError:  # no thread, or the interpreter ends: one after the other, some again
+            answers = list(map(ask, peers))
         return [peer for peer, gone in zip(peers, answers, strict=True) if not gone]
 
     def _subscribers(self) -> list[Inbound]:
