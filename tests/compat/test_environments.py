@@ -36,7 +36,7 @@ def test_every_offer_has_its_tree_and_every_tree_its_offer() -> None:
 @pytest.mark.parametrize("folder", ["plain", "with space", 'it\'s "$HOME" `id`;*'])
 def test_any_path_survives_the_shell(folder: str, tmp_path: Path) -> None:
     trees, python = tmp_path / folder, tmp_path / "python here" / "python3"
-    (trees / "mooncake").mkdir(parents=True)
+    (trees / "mooncake" / "bin").mkdir(parents=True)
     script = f'{exports(places("mooncake", trees, python))}\necho "$PATH"\necho "$PYTHONPATH"'
     tree = trees / "mooncake"
     for before, behind in (("", ""), ("/a b:/c", ":/a b:/c")):

@@ -27,7 +27,7 @@ OFFERS = {
     "mooncake": Offer(
         "mooncake.engine (TransferEngine over host memory) and the command "
         "mooncake_http_metadata_server",
-        "no mooncake.store, no device memory, no etcd or redis, and no peers that run Mooncake",
+        "no mooncake.store, no device memory, no peers that run Mooncake; etcd and redis are not asked",
     ),
     "hixl": Offer(
         "hixl (Hixl: registering, connecting, one-sided transfers, notifies over host memory)",
@@ -46,7 +46,8 @@ class Places(NamedTuple):
 def places(name: str, trees: Path, python: Path) -> Places:
     """Of the package `name`, whose tree lies in `trees`, for the interpreter `python`."""
     tree = trees / name
-    return Places((tree / "bin", python.parent), (tree,))
+    commands = [tree / "bin"] if (tree / "bin").is_dir() else []
+    return Places((*commands, python.parent), (tree,))
 
 
 def exports(added: Places) -> str:

@@ -366,13 +366,23 @@ def test_only_the_address_given_is_bound(engine: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "server", ["etcd://127.0.0.1:2379", "redis://127.0.0.1:6379", "127.0.0.1:2379", "weird://x", ""]
+)
+def test_a_metadata_service_that_is_not_asked_is_a_hint(server: str, caplog: Any) -> None:
+    from mooncake.engine import TransferEngine
+
+    engine, peer = TransferEngine(), TransferEngine()
+    assert engine.initialize("127.0.0.1", server, "rdma", "mlx5_0") == 0
+    assert peer.initialize("127.0.0.1", server, "rdma", "mlx5_0") == 0
+    told = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(told) == 2
+    assert "name peers by host:port" in told[0].getMessage()
+    assert peer.send_probe(f"127.0.0.1:{engine.get_rpc_port()}") == 0
+
+
+@pytest.mark.parametrize(
     ("hostname", "server"),
     [
-        ("127.0.0.1", "etcd://127.0.0.1:2379"),
-        ("127.0.0.1", "redis://127.0.0.1:6379"),
-        ("127.0.0.1", "127.0.0.1:2379"),
-        ("127.0.0.1", "weird://x"),
-        ("127.0.0.1", ""),
         ("127.0.0.1", "http://127.0.0.1:1/metadata"),
         ("127.0.0.1", "http://"),
         ("127.0.0.1", "http://[::/metadata"),

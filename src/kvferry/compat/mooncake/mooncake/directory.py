@@ -8,6 +8,7 @@ Only the first is read here; what a peer has registered it says itself.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -24,6 +25,8 @@ from .names import joined
 __all__ = ["P2P", "Directory", "Service", "directory_of"]
 
 P2P = "P2PHANDSHAKE"
+
+logger = logging.getLogger("mooncake")
 
 
 class RpcMeta(msgspec.Struct):
@@ -114,16 +117,20 @@ class Service(Directory):
 
 
 def directory_of(metadata_server: str, cluster: str, name: str) -> Directory:
-    """What `metadata_server` names, for an engine called `name`. Raises UsageError for what is not
-    offered here."""
-    if metadata_server == P2P:
-        return Addresses()
+    """What `metadata_server` names, for an engine called `name`.
+
+    A service that is not asked here (etcd, redis) is taken as a hint: peers are addresses then.
+    """
     if metadata_server.startswith(("http://", "https://")):
         return Service(MetadataClient(metadata_server), cluster, name)
-    raise UsageError(
-        f"metadata server {metadata_server!r}: there are {P2P} and http://host:port/metadata",
-        cause="metadata",
-    )
+    if metadata_server != P2P:
+        logger.warning(
+            "metadata server %r is not asked: name peers by host:port, as with %s, or use "
+            "http://host:port/metadata",
+            metadata_server,
+            P2P,
+        )
+    return Addresses()
 
 
 def _address(value: bytes, name: str) -> str:
