@@ -27,7 +27,8 @@ OFFERS = {
     "mooncake": Offer(
         "mooncake.engine (TransferEngine over host memory) and the command "
         "mooncake_http_metadata_server",
-        "no mooncake.store, no device memory, no peers that run Mooncake; etcd and redis are not asked",
+        "no mooncake.store, no device memory, no peers that run Mooncake; etcd and redis are "
+        "not asked",
     ),
     "hixl": Offer(
         "hixl (Hixl: registering, connecting, one-sided transfers, notifies over host memory)",
