@@ -58,6 +58,8 @@ def test_caught_by_its_builtin_with_its_fields(kind: type[Error]) -> None:
     assert (error.cause, error.peer, error.index) == ("because", "h:1", 3)
     assert (error.range, error.bytes_moved, error.safe_to_retry) == ((0x1000, 0x20), None, False)
     assert str(error) == "it went wrong, descriptor 3, range 0x1000+0x20, peer h:1 [because]"
+    twin = error.again()
+    assert (type(twin), twin.args, vars(twin)) == (kind, error.args, vars(error))
     assert error.args == ("it went wrong",)
 
 

@@ -1,11 +1,12 @@
-"""What reaches the port and the door of an engine from somebody who is not a friend."""
+"""What reaches the ports and the door of an engine from somebody who is not a friend."""
 
 from __future__ import annotations
 
 import contextlib
-import socket
-import struct
+import itertools
+import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,53 +14,30 @@ from hypothesis import strategies as st
 
 import kvferry as kf
 from kvferry.engine import messages
-from kvferry.engine.messages import Hello
 from kvferry.memory import RegionRecord
+from kvferry.rpc import LIMIT_BEFORE_AUTHENTICATION
+from kvferry.rpc.wire import Kind
+from kvferry.testing.faults.mutations import HUGE_BODIES, LOADED, PICKLE
+from kvferry.testing.faults.stranger import Stranger
 
 from .conftest import MIB
 
-HEADER = struct.Struct("<IBBHQ")
-REQUEST, REPLY = 1, 2
+PORTS = ["tcp", "unix", "door"]
+PURPOSES = [messages.CONTROL, messages.DATA, messages.BEAT]
 
 
 @pytest.fixture
-def engine() -> Iterator[kf.Engine]:
-    with kf.Engine("127.0.0.1:0") as engine:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[kf.Engine]:
+    monkeypatch.chdir(tmp_path)
+    with kf.Engine("127.0.0.1:0", f"unix://{tmp_path / 'engine'}") as engine:
         engine.allocate("kv", MIB)
         yield engine
+        assert not (tmp_path / LOADED).exists()
 
 
-def dial(engine: kf.Engine, door: bool = False) -> socket.socket:
-    if door:
-        sock = socket.socket(socket.AF_UNIX)
-        sock.connect(engine._front._door)
-    else:
-        host, port = engine.addresses[0].rsplit(":", 1)
-        sock = socket.create_connection((host, int(port)))
-    sock.settimeout(10)
-    return sock
-
-
-def frame(body: bytes, kind: int = REQUEST, call: int = 1) -> bytes:
-    return HEADER.pack(len(body), kind, 0, 0, call) + body
-
-
-def answer(sock: socket.socket) -> messages.Message | None:
-    """The next answer; None when the engine hung up instead."""
-    with contextlib.suppress(ConnectionResetError):
-        head = receive(sock, HEADER.size)
-        if head:
-            length, kind, *_ = HEADER.unpack(head)
-            assert kind == REPLY
-            return messages.decode(receive(sock, length))
-    return None
-
-
-def receive(sock: socket.socket, length: int) -> bytes:
-    data = b""
-    while len(data) < length and (chunk := sock.recv(length - len(data))):
-        data += chunk
-    return data
+def dial(engine: kf.Engine, port: str = "tcp") -> Stranger:
+    places = dict(zip(PORTS, (*engine.addresses, engine._front._door), strict=True))
+    return Stranger.at(places[port])
 
 
 def serves_friends(engine: kf.Engine) -> bool:
@@ -70,27 +48,50 @@ def serves_friends(engine: kf.Engine) -> bool:
 fuzz = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+ports = st.sampled_from(PORTS)
 
 
 @fuzz
-@given(junk=st.binary(max_size=2000), door=st.booleans())
-def test_junk_gets_nothing(engine: kf.Engine, junk: bytes, door: bool) -> None:
-    with dial(engine, door) as sock:
-        with contextlib.suppress(ConnectionError):
-            sock.sendall(junk)
-            sock.shutdown(socket.SHUT_WR)
-        while (said := answer(sock)) is not None:
+@given(junk=st.binary(max_size=2000), port=ports)
+def test_junk_gets_nothing(engine: kf.Engine, junk: bytes, port: str) -> None:
+    with dial(engine, port) as stranger:
+        stranger.send(junk)
+        stranger.end()
+        while (said := stranger.hear()) is not None:
             assert isinstance(said, messages.Refusal)
 
 
 @fuzz
-@given(body=st.binary(max_size=500), door=st.booleans())
-def test_whole_frames_of_junk_are_refused(engine: kf.Engine, body: bytes, door: bool) -> None:
-    with dial(engine, door) as sock:
-        sock.sendall(frame(body))
-        said = answer(sock)
+@given(body=st.binary(max_size=500), port=ports)
+def test_whole_frames_of_junk_are_refused(engine: kf.Engine, body: bytes, port: str) -> None:
+    with dial(engine, port) as stranger:
+        said = stranger.ask(body)
         assert isinstance(said, messages.Refusal)
         assert said.cause == "protocol"
+
+
+@pytest.mark.parametrize("port", PORTS)
+def test_what_promises_more_than_it_is_gets_a_refusal(engine: kf.Engine, port: str) -> None:
+    for body, purpose in itertools.product((PICKLE, *HUGE_BODIES), (None, *PURPOSES)):
+        with dial(engine, port) as stranger:
+            if purpose is not None:
+                assert isinstance(stranger.hello(purpose), messages.Challenge)
+            said = stranger.ask(body)
+            assert isinstance(said, messages.Refusal)
+            assert said.cause == "protocol"
+
+
+@pytest.mark.parametrize("body", HUGE_BODIES, ids=lambda body: repr(body[:30]))
+def test_no_body_before_the_proof_is_large_in_memory(body: bytes) -> None:
+    """Whose bytes are at most 64 KiB."""
+    assert len(body) <= LIMIT_BEFORE_AUTHENTICATION
+    tracemalloc.start()
+    try:
+        with pytest.raises(kf.PeerError):
+            messages.decode(body)
+        assert tracemalloc.get_traced_memory()[1] < MIB
+    finally:
+        tracemalloc.stop()
 
 
 RECORD = RegionRecord(1, "kv", True, 4096, 4096, 4096, 4096, False)
@@ -108,45 +109,59 @@ UNASKED = [
 
 @pytest.mark.parametrize("message", UNASKED, ids=lambda message: type(message).__name__)
 def test_nothing_is_answered_before_the_proof(engine: kf.Engine, message: messages.Message) -> None:
-    hello = messages.encode(Hello(messages.VERSION, "control", 5, b"n" * 32))
-    for first in (b"", frame(hello)):
-        with dial(engine) as sock:
-            if first:
-                sock.sendall(first)
-                assert isinstance(answer(sock), messages.Challenge)
-            sock.sendall(frame(messages.encode(message), call=2))
-            said = answer(sock)
+    for purpose in (None, *PURPOSES):
+        with dial(engine) as stranger:
+            if purpose is not None:
+                assert isinstance(stranger.hello(purpose), messages.Challenge)
+            said = stranger.ask(message)
         assert isinstance(said, messages.Refusal)
         assert said.cause in ("protocol", "token")
     assert not engine.notifications(0)
 
 
 def test_one_guess_a_connection(engine: kf.Engine) -> None:
-    with dial(engine) as sock:
-        hello = messages.encode(Hello(messages.VERSION, "control", 5, b"n" * 32))
-        proof = messages.encode(messages.Proof(b"x" * 32, "me", messages.Facts(5, "", 0, {})))
-        causes = []
-        for body in (hello, proof, proof, hello):
-            sock.sendall(frame(body))
-            said = answer(sock)
-            causes.append(said.cause if isinstance(said, messages.Refusal) else None)
-    assert causes == [None, "token", "protocol", "protocol"]
+    with dial(engine) as stranger:
+        assert isinstance(stranger.hello(), messages.Challenge)
+        facts = messages.Facts(stranger.epoch, "", 0, {})
+        proof = messages.Proof(b"x" * 32, "me", facts)
+        said = [stranger.ask(proof), stranger.ask(proof), stranger.hello()]
+    causes = [each.cause for each in said if isinstance(each, messages.Refusal)]
+    assert causes == ["token", "protocol", "protocol"]
 
 
 @pytest.mark.parametrize("length", [1 << 20, 1 << 31, (1 << 32) - 1])
 def test_huge_lengths_end_the_connection(engine: kf.Engine, length: int) -> None:
-    with dial(engine) as sock:
-        sock.sendall(HEADER.pack(length, REQUEST, 0, 0, 1))
-        assert sock.recv(1) == b""
+    for port, begun in itertools.product(PORTS, (False, True)):
+        with dial(engine, port) as stranger:
+            if begun:
+                assert isinstance(stranger.hello(), messages.Challenge)
+            stranger.send(length.to_bytes(4, "little") + bytes([Kind.REQUEST]) + bytes(11))
+            assert stranger.rest() == b""
+
+
+@pytest.mark.parametrize("purpose", [messages.DATA, messages.BEAT])
+def test_a_ticket_that_nobody_was_given_opens_nothing(engine: kf.Engine, purpose: str) -> None:
+    for port in PORTS:
+        _tickets_open_nothing(engine, purpose, port)
+
+
+def _tickets_open_nothing(engine: kf.Engine, purpose: str, port: str) -> None:
+    with dial(engine, port) as friend:
+        given = friend.prove(engine._token).ticket
+        for epoch, ticket in ((friend.epoch, b""), (friend.epoch, bytes(16)), (7, given)):
+            with dial(engine, port) as stranger:
+                stranger.epoch = epoch
+                with pytest.raises(AssertionError, match="no connection has this ticket"):
+                    stranger.prove(engine._token, purpose, ticket)
 
 
 def test_friends_are_served_after_all_that(engine: kf.Engine) -> None:
     silent = [dial(engine) for _ in range(20)]
-    for sock in silent[:10]:
-        sock.sendall(b"\x10\x00")
+    for stranger in silent[:10]:
+        stranger.send(b"\x10\x00")
     assert serves_friends(engine)
-    for sock in silent:
-        sock.close()
+    for stranger in silent:
+        stranger.close()
 
 
 @fuzz

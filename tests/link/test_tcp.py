@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -278,6 +280,38 @@ def test_dismissing_one_owner_leaves_the_others(bench: WireBench) -> None:
         assert ours.recv(1) == b""
     region = bench.region(4096)
     bench.run(_core.WRITE, Batch.of(noise(3, 4096), bench.attach(region)))
+
+
+def test_a_wire_that_begins_while_its_owner_goes_ends_with_it() -> None:
+    driver = TcpDriver(_core.SpanTable())
+    events: list[tuple[str, int]] = []
+
+    class Server:
+        """Takes its time to begin, and meanwhile the owner goes."""
+
+        def serve(self, fd: int, number: int) -> int:
+            going = threading.Thread(target=driver.dismiss, args=("owner",))
+            threads.append(going)
+            going.start()
+            going.join(0.1)
+            os.close(fd)
+            events.append(("began", number))
+            return 0
+
+        def dismiss(self, number: int) -> None:
+            events.append(("ended", number))
+
+    threads: list[threading.Thread] = []
+    real, driver._server = driver._server, Server()  # type: ignore[assignment]
+    ours, theirs = socket.socketpair()
+    with ours:
+        driver.serve(theirs, "owner")
+    for thread in threads:
+        thread.join()
+    driver.dismiss("owner")  # as whoever began it does when the owner is gone by then
+    assert events == [("began", 1), ("ended", 1)]
+    real.close()
+    driver._wires.close()
 
 
 def test_after_close_nobody_is_served(bench: WireBench) -> None:

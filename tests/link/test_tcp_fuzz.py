@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import struct
 import threading
 from collections.abc import Callable, Iterator
 
@@ -11,10 +10,15 @@ import numpy as np
 import pytest
 
 from kvferry import _core
+from kvferry.testing.faults.frames import (
+    ANSWER,
+    ANSWER_MAGIC,
+    REQUEST,
+    REQUEST_MAGIC,
+    answer,
+    request,
+)
 
-MAGIC, ANSWER = 0x5146564B, 0x4146564B
-REQUEST = "<IIQIIQ"  # magic, op, tag, run, pieces, bytes
-REPLY = "<IIQIIQQ"  # magic, status, tag, verdict, side, address, bytes
 SECOND = 1_000_000_000
 PAGE = 4096
 LIMIT = 1 << 20  # bytes of a frame
@@ -26,21 +30,6 @@ def pair() -> tuple[socket.socket, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dialled = socket.create_connection(listener.getsockname())
         return dialled, listener.accept()[0]
-
-
-def request(op: int, places: list[tuple[int, int]], **changed: int) -> bytes:
-    """A frame's header and places; `changed` says what in it is not so."""
-    field = {
-        "magic": MAGIC,
-        "op": op,
-        "tag": 0,
-        "run": 1,
-        "pieces": len(places),
-        "bytes": sum(length for _, length in places) % (1 << 64),
-        **changed,
-    }
-    table = b"".join(struct.pack("<QQ", *place) for place in places)
-    return struct.pack(REQUEST, *field.values()) + table
 
 
 class Target:
@@ -88,15 +77,15 @@ def drained(sock: socket.socket) -> bytes:
 
 def told(sock: socket.socket) -> tuple[int, ...]:
     """One answer."""
-    return struct.unpack(REPLY, sock.recv(struct.calcsize(REPLY), socket.MSG_WAITALL))
+    return ANSWER.unpack(sock.recv(ANSWER.size, socket.MSG_WAITALL))
 
 
 # ---- at the target ----
 
 # Headers after which nobody knows where the next frame begins.
 MALFORMED: dict[str, Callable[[int], bytes]] = {
-    "wrong magic": lambda at: request(0, [(at, 8)], magic=MAGIC ^ 1),
-    "an answer": lambda at: request(0, [(at, 8)], magic=ANSWER),
+    "wrong magic": lambda at: request(0, [(at, 8)], magic=REQUEST_MAGIC ^ 1),
+    "an answer": lambda at: request(0, [(at, 8)], magic=ANSWER_MAGIC),
     "unknown operation": lambda at: request(2, [(at, 8)]),
     "no pieces": lambda at: request(0, [], bytes=8),
     "too many pieces": lambda at: request(0, [(at, 1)], pieces=1025),
@@ -139,17 +128,17 @@ def test_a_frame_is_denied_as_a_whole_and_the_next_is_served(
     pieces, changed, verdict, index = DENIED[name]
     places = [(target.address + offset, length) for offset, length in pieces]
     head = request(op, places, tag=5, **changed)
-    size = struct.unpack(REQUEST, head[:32])[-1]
+    size = REQUEST.unpack(head[:32])[-1]
     with target.dial() as sock:
         sock.sendall(head + (b"x" * size if op == _core.WRITE else b""))
         address = places[index][0]
-        assert told(sock) == (ANSWER, 1, 5, verdict, _core.REMOTE, address, 0)
+        assert told(sock) == (ANSWER_MAGIC, 1, 5, verdict, _core.REMOTE, address, 0)
         assert (target.memory == 9).all()
         dropped = request(_core.WRITE, [(target.address, 4)], tag=6) + b"more"
         sock.sendall(dropped)
-        assert told(sock) == (ANSWER, 2, 6, 0, 0, 0, 0)
+        assert told(sock) == (ANSWER_MAGIC, 2, 6, 0, 0, 0, 0)
         sock.sendall(request(_core.WRITE, [(target.address, 4)], tag=7, run=2) + b"good")
-        assert told(sock) == (ANSWER, 0, 7, 0, 0, 0, 4)
+        assert told(sock) == (ANSWER_MAGIC, 0, 7, 0, 0, 0, 4)
     assert target.memory[PAGE : PAGE + 4].tobytes() == b"good"
 
 
@@ -234,21 +223,11 @@ class Initiator:
 
 
 def reply(**changed: int) -> bytes:
-    field = {
-        "magic": ANSWER,
-        "status": 0,
-        "tag": 0,
-        "verdict": 0,
-        "side": 0,
-        "address": 0,
-        "bytes": PAGE,
-        **changed,
-    }
-    return struct.pack(REPLY, *field.values())
+    return answer(**{"bytes": PAGE} | changed)
 
 
 FORGED: dict[str, bytes] = {
-    "wrong magic": reply(magic=MAGIC),
+    "wrong magic": reply(magic=REQUEST_MAGIC),
     "another frame's": reply(tag=1),
     "more than was asked for": reply(bytes=PAGE + 1),
     "all the bytes there are": reply(bytes=(1 << 64) - 1),
@@ -298,8 +277,8 @@ def test_noise_ends_the_run(seed: int) -> None:
     for _ in range(25):
         op = int(random.integers(2))
         run = Initiator(op, 3 * PAGE)
-        answer = reply(bytes=3 * PAGE) + (random.bytes(3 * PAGE) if op else b"")
+        said = reply(bytes=3 * PAGE) + (random.bytes(3 * PAGE) if op else b"")
         run.peer.recv(48, socket.MSG_WAITALL)
-        run.peer.sendall(mutated(answer, random))
+        run.peer.sendall(mutated(said, random))
         run.peer.shutdown(socket.SHUT_WR)
         assert run.outcome() in (_core.OK, _core.LOST)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import struct
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -230,6 +232,31 @@ def test_who_does_not_authenticate_in_time_is_dropped(eventually: Eventually) ->
     why = server.lost[0].lost
     assert isinstance(why, PeerError)
     assert why.cause == "not_authenticated"
+
+
+def test_who_hangs_up_is_forgotten_long_before_its_deadline(eventually: Eventually) -> None:
+    """Else who only connects and hangs up, again and again, fills our memory."""
+    poller = Poller("strict")
+    accepted: list[weakref.ref[Connection]] = []
+
+    def accept(sock: socket.socket) -> Connection:
+        connection = Connection(sock, echo)
+        accepted.append(weakref.ref(connection))
+        return connection
+
+    with listen_abstract() as listener:
+        poller.listen(listener, accept, patience=3600.0)
+        gc.disable()  # which would come too late, or not
+        try:
+            for _ in range(40):
+                with dial_abstract(listener.getsockname(), 5.0) as sock:
+                    sock.sendall(b"\x05")
+            assert eventually(lambda: len(accepted) == 40)
+            # A worker may keep the last one it served.
+            assert eventually(lambda: sum(each() is not None for each in accepted) < 10)
+        finally:
+            gc.enable()
+        poller.close()
 
 
 def test_a_deadline_in_real_time(eventually: Eventually) -> None:

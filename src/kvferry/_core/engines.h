@@ -15,6 +15,15 @@
  * not busy may be freed. A control stream (unfold.h) and its worker count as one in this: it is idle
  * when both are, and freed with it. Completion lines come from this arena and live as long as it does, since an
  * engine still looks at a line after completing it.
+ *
+ * Native locks are these. Nobody who holds one takes another or asks for the GIL, so who waits for
+ * one, with the GIL or without, never waits for long; and no block is moved under any.
+ *
+ *   kvf_engines.lock  the ready queue (here)
+ *   kvf_pool.lock     idle buffers (pool.h)
+ *   kvf_table.lock    spans, against the threads of wires (resolve.h)
+ *   kvf_server.lock   wires that are served, and those that have ended (serve.h)
+ *   kvf_beats.lock    who is sent a beat (beat.h)
  */
 #ifndef KVF_ENGINES_H
 #define KVF_ENGINES_H

@@ -20,7 +20,7 @@ from .. import _core
 from ..batch import Batch
 from ..errors import Cancelled, ClosedError, Error, ForkedError, NotQuiet, PeerError, UsageError
 from ..link import Link
-from ..memory import RemoteRegion, check_buffer, check_name, late_refusal, refusal
+from ..memory import RemoteRegion, check_buffer, check_name, late_refusal, nearest, refusal
 from ..path import Path, SubmitterKind
 from ..stats import Stats, snapshot
 from .control import Control
@@ -74,6 +74,7 @@ class Channel:
         self._quiet_grace = quiet_grace
         self._ended = ended
         self.known_regions = PeerRegions(self, ways, control, quiet_grace)
+        self._local = local
         self._gate = _core.Gateway(engines, local, self.known_regions.spans, _late(ways))
         self._lock = threading.Lock()
         self._flying: dict[Transfer, None] = {}
@@ -312,7 +313,11 @@ class Channel:
         return self._ways[d.way].path
 
     def _misfit(self, found: _core.Descriptors, batch: Batch) -> Error:
-        return self._name_paths(refusal(found, batch, self.peer), batch)
+        error = refusal(found, batch, self.peer)
+        if error.cause == "not_registered" and error.range is not None:
+            table = self._local if found.side == _core.LOCAL else self.known_regions.spans
+            error.args = (f"{error.args[0]}; {nearest(table, error.range[0])}",)
+        return self._name_paths(error, batch)
 
     def late_refusal(self, transfer: Transfer) -> Error:
         """What to raise for a batch that was refused where it was unfolded, or at the peer."""

@@ -79,7 +79,11 @@ class Engine:
         drivers |= {driver.kind: driver for driver in every}
         self._drivers = drivers
         self._poller = Poller(f"{self.epoch:016x}"[:8])
-        self._heartbeats = Heartbeats(limits, self._poller)
+        try:
+            self._heartbeats = Heartbeats(limits, self._poller)
+        except BaseException:
+            self._poller.close()
+            raise
         self._channels = Channels(
             self.options,
             self._poller,

@@ -58,8 +58,9 @@ class Failure:
         if outcome == _core.FAULT:
             return cls(Status.FAILED, _fault(transfer))
         if outcome == _core.EXPIRED or transfer.why is None:
-            return cls(Status.FAILED, timed_out(_peer(transfer)))
-        return cls(Status.FAILED, _unspecified(transfer.why, transfer.why.safe_to_retry))
+            return cls(Status.FAILED, _measured(timed_out(_peer(transfer)), transfer))
+        error = _unspecified(transfer.why, transfer.why.safe_to_retry)
+        return cls(Status.FAILED, _measured(error, transfer))
 
     def look(self) -> Error:
         """The error, to be raised."""
@@ -95,6 +96,15 @@ def _unspecified(why: Error, safe_to_retry: bool) -> Error:
     error = why.again()
     error.bytes_moved = None
     error.safe_to_retry = safe_to_retry
+    return error
+
+
+def _measured(error: Error, transfer: Transfer) -> Error:
+    """A timeout says how long the transfer had, and how much of it may have moved."""
+    if isinstance(error, Timeout):
+        spent = transfer.done.elapsed_ns / 1e9
+        amount = f"any of its {transfer.d.bytes} bytes may have moved"
+        error.args = (f"{error.args[0]}: stopped after {spent:.3f} s, {amount}",)
     return error
 
 

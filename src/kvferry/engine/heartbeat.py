@@ -71,7 +71,10 @@ class Heartbeats:
         self._lock = threading.Lock()
         self._each: dict[int, Heartbeat] = {}
         self._closed = False
-        self._beats = _core.Beats(int(limits.beat * NS))
+        try:
+            self._beats = _core.Beats(int(limits.beat * NS))
+        except MemoryError as error:
+            raise NoMemory("no memory, or no descriptor, for beats", cause="no_memory") from error
         self._bell = self._beats.bell
         poller.attend(self._bell, self._ring)
 

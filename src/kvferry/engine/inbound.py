@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import secrets
 import socket
@@ -66,6 +67,7 @@ class Inbound:
         self._beat = 0.0
         self.links: Links | None = None
         self.heartbeat: Heartbeat | None = None
+        self.beats_asked = itertools.count()  # by how many connections; the first may
         self.ticket = secrets.token_bytes(16)
         self.peer = "?"
         self.epoch = 0
@@ -126,7 +128,7 @@ class Inbound:
     def _give(self, ticket: bytes, proof: bytes) -> Answer:
         """A connection for data or beats: after this answer it is no longer ours."""
         owner = self._front.holder_of(ticket, self.epoch)
-        if self._purpose == messages.BEAT and owner.heartbeat is not None:
+        if self._purpose == messages.BEAT and next(owner.beats_asked):
             raise PeerError("it has beats already", cause="protocol")
         connection = self._connection
         assert connection is not None, "who serves holds it"

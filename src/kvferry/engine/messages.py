@@ -13,11 +13,14 @@ any               Refusal             instead of the answer
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from ..errors import PeerError
 from ..link import Facts
 from ..memory import RegionRecord
+from ..rpc import MAX_FDS
 
 __all__ = [
     "BEAT",
@@ -105,8 +108,8 @@ class Regions(msgspec.Struct, frozen=True, tag="regions"):
     `more`: ask again, after the serial `last`.
     """
 
-    records: list[RegionRecord]
-    counts: list[int]
+    records: Annotated[list[RegionRecord], msgspec.Meta(max_length=MAX_FDS)]
+    counts: Annotated[list[int], msgspec.Meta(max_length=MAX_FDS)]
     last: int
     more: bool
 

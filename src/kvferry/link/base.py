@@ -19,8 +19,8 @@ from ..submit import Slot, Submitters
 __all__ = ["Driver", "Facts", "Link", "Peer", "Published"]
 
 
-# What one driver tells. Facts are decoded before their sender has proved anything, so what bytes may
-# grow to is bounded: an empty dict is one byte of a message and sixty-four here.
+# What one driver tells. Facts are decoded before their sender has proved anything, so there is a
+# bound: an empty dict is one byte of a message, and sixty-four here.
 _Told = Annotated[dict[str, int | str], msgspec.Meta(max_length=16)]
 
 

@@ -151,12 +151,13 @@ class TcpDriver(Driver):
             raise PathRefused(reason, peer=peer.name, rejected={str(path): reason}) from error
 
     def serve(self, sock: socket.socket, owner: Hashable) -> None:
+        # Whoever dismisses the owner meanwhile must find the wire: it begins under the lock, too.
         with self._lock:
             number = self._owners.get(owner)
             if number is None:
                 self._last += 1
                 number = self._owners[owner] = self._last
-        code = self._server.serve(sock.detach(), number)
+            code = self._server.serve(sock.detach(), number)
         if code:
             raise PeerError(f"the wire is not served: {os.strerror(code)}", cause="not_served")
 

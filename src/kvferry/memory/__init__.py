@@ -7,7 +7,7 @@ into addresses valid here, or into an error, before anything moves.
 from .record import RegionRecord, check_name
 from .region import Region
 from .remote import RemoteRegion
-from .resolve import check_buffer, late_refusal, refusal, resolve, withdrawn
+from .resolve import check_buffer, late_refusal, nearest, refusal, resolve, withdrawn
 from .suballocator import SubAllocator
 from .table import RegionTable
 
@@ -20,6 +20,7 @@ __all__ = [
     "check_buffer",
     "check_name",
     "late_refusal",
+    "nearest",
     "refusal",
     "resolve",
     "withdrawn",

@@ -6,7 +6,7 @@ from .. import _core
 from ..batch import Batch
 from ..errors import ClosedError, Error, NoMemory, RightsError, UsageError
 
-__all__ = ["check_buffer", "late_refusal", "refusal", "resolve", "withdrawn"]
+__all__ = ["check_buffer", "late_refusal", "nearest", "refusal", "resolve", "withdrawn"]
 
 
 def resolve(
@@ -98,6 +98,19 @@ def withdrawn(error: Error) -> ClosedError:
         range=error.range,
         bytes_moved=error.bytes_moved,
     )
+
+
+def nearest(spans: _core.SpanTable, address: int) -> str:
+    """For a message: which range of a table lies closest to an address that none holds."""
+    every = spans.overlapping(0, (1 << 64) - 1)
+    if not every:
+        return "there is none"
+
+    def gap(span: _core.Span) -> int:
+        return max(span.base - address, address - (span.base + span.length - 1))
+
+    closest = min(every, key=gap)
+    return f"the nearest is {closest.base:#x}+{closest.length:#x}"
 
 
 def _range(found: _core.Descriptors, batch: Batch) -> tuple[int, int]:

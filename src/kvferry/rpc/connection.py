@@ -210,7 +210,7 @@ class Connection:
         with self._lock:
             if self.lost is not None:
                 return
-            self.lost = why
+            self.lost = why.with_traceback(None)  # whose frames would keep us, and we it
             self._unwatch()
             self._calls.fail(lambda: self._gone(why))
             led, told = self._calls.led, self._on_lost

@@ -29,7 +29,7 @@ class Inbox:
     def __init__(self, sock: socket.socket, limit: int) -> None:
         self.decoder = Decoder(limit)
         self._sock = sock
-        self._receive = self._receive_unix if sock.family == socket.AF_UNIX else self._receive_tcp
+        self._unix = sock.family == socket.AF_UNIX
         self._unclaimed: deque[int] = deque()
 
     def read(self) -> list[Arrival]:
@@ -38,7 +38,7 @@ class Inbox:
         Raises PeerError when the peer is gone ("connection_lost") or broke a rule ("protocol").
         """
         try:
-            data = self._receive()
+            data = self._receive_unix() if self._unix else self._sock.recv(READ_SIZE)
         except BlockingIOError:
             return []
         except PeerError:  # is an OSError too
@@ -53,9 +53,6 @@ class Inbox:
     def close(self) -> None:
         close_all(self._unclaimed)
         self._unclaimed.clear()
-
-    def _receive_tcp(self) -> bytes:
-        return self._sock.recv(READ_SIZE)
 
     def _receive_unix(self) -> bytes:
         data, ancillary, flags, _ = self._sock.recvmsg(READ_SIZE, ROOM, _CLOEXEC)

@@ -15,12 +15,13 @@ import select
 import socket
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Union
 
-from ..errors import ClosedError, NoMemory, PeerError
+from ..errors import ClosedError, Error, NoMemory, PeerError
 from .connection import Connection
 from .workers import Job, Workers
 
@@ -53,7 +54,8 @@ class Poller:
         self._lock = threading.Lock()
         self._closed = False
         self._watched: dict[int, Watched] = {}
-        self._deadlines: list[tuple[float, int, Connection]] = []  # a heap
+        # A heap; weak, because what is lost before its time should not stay until then.
+        self._deadlines: list[tuple[float, int, weakref.ref[Connection]]] = []
         self._order = itertools.count()
         # A semaphore with one token for each job: a worker that waits wakes and takes both.
         self._jobs: deque[Job] = deque()
@@ -87,7 +89,8 @@ class Poller:
         self._workers.start()
         if deadline is not None:
             with self._lock:
-                heapq.heappush(self._deadlines, (deadline, next(self._order), connection))
+                entry = (deadline, next(self._order), weakref.ref(connection))
+                heapq.heappush(self._deadlines, entry)
             self.submit(_nothing)  # the worker it wakes goes to sleep again, until the deadline
 
     def attend(self, bell: int, ring: Job) -> None:
@@ -194,11 +197,14 @@ class Poller:
             return None, self._idle
         with self._lock:
             now = self._clock()
-            while self._deadlines and (
-                self._deadlines[0][2].authenticated or self._deadlines[0][0] <= now
-            ):
-                connection = heapq.heappop(self._deadlines)[2]
-                if not connection.authenticated:
+            while self._deadlines:
+                deadline, _, known = self._deadlines[0]
+                connection = known()
+                waits = connection is not None and not connection.authenticated
+                if waits and deadline > now:
+                    break
+                heapq.heappop(self._deadlines)
+                if connection is not None and waits:
                     return partial(connection.lose, _too_late()), 0.0
             until = self._deadlines[0][0] - now if self._deadlines else self._idle
             return None, min(until, self._idle)
@@ -220,8 +226,12 @@ class Poller:
             logger.exception("a new connection was not accepted")
             sock.close()
             return
-        if connection is not None:
+        if connection is None:
+            return
+        try:
             self.watch(connection, deadline=self._clock() + patience)
+        except Error:  # one of us is over already
+            connection.close()
 
     def _put_out_lights(self) -> None:
         with self._lock:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from .. import _core
 from ..errors import Full, NoMemory
@@ -23,7 +25,8 @@ class HostStream(Stream):
 
     def __init__(self, engines: _core.CopyEngines, mover: _core.Mover | None = None) -> None:
         _start(engines)
-        self._native = _core.Stream(engines, mover)
+        with _room():
+            self._native = _core.Stream(engines, mover)
         self._done: _core.Done | None = None
 
     def copy(self, run: _core.Descriptors, op: int, done: _core.Done) -> None:
@@ -62,7 +65,8 @@ class HostControlStream(HostStream, ControlStream):
 
     def __init__(self, engines: _core.CopyEngines, most: int) -> None:
         _start(engines)
-        self._native = _core.ControlStream(engines, most)
+        with _room():
+            self._native = _core.ControlStream(engines, most)
         self._done = None
         self._published: deque[_core.Done] = deque(maxlen=self._native.depth)
 
@@ -84,6 +88,14 @@ class HostControlStream(HostStream, ControlStream):
             done.abort()
             done.drop()
         return super().abort(timeout)
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    try:
+        yield
+    except MemoryError as error:
+        raise NoMemory("no memory for a stream", cause="no_memory") from error
 
 
 def _start(engines: _core.CopyEngines) -> None:

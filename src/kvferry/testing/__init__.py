@@ -4,7 +4,7 @@ Only tests import this folder.
 """
 
 from .leaks import LeakCheck, Leaked
-from .locks import OrderedLock
+from .lock_audit import LockAudit, places
 from .process import Child, ChildFailed, Parent, spawn
 
-__all__ = ["Child", "ChildFailed", "LeakCheck", "Leaked", "OrderedLock", "Parent", "spawn"]
+__all__ = ["Child", "ChildFailed", "LeakCheck", "Leaked", "LockAudit", "Parent", "places", "spawn"]

@@ -1,46 +1,76 @@
-"""A lock that knows its place in the order, and fails the test that takes it out of order."""
+"""Locks that know their place in an order, and complain when a thread takes them out of it."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from types import TracebackType
+from typing import NamedTuple
 
-__all__ = ["OrderedLock"]
+__all__ = ["Held", "OrderedCondition", "OrderedLock", "Place"]
+
+
+class Place(NamedTuple):
+    """Where a lock stands.
+
+    rank  who holds it takes only locks of a higher rank
+    leaf  who holds it takes no other lock
+    may   what may be done under it although it blocks or reaches out of the process -> why;
+          "*" stands for everything
+    """
+
+    rank: int
+    leaf: bool = False
+    may: Mapping[str, str] = {}
+
+
+class Held(threading.local):
+    """What the asking thread holds, in the order in which it was taken.
+
+    complain  is told a sentence about every breach, in the thread that commits it
+    """
+
+    def __init__(self, complain: Callable[[str], None]) -> None:
+        self.locks: list[OrderedLock] = []
+        self.complain = complain
+
+    def does(self, what: str, but: OrderedLock | None = None) -> None:
+        """This thread is about to do something that not every lock is held for."""
+        for lock in self.locks:
+            if lock is not but and not {what, "*"} & lock.place.may.keys():
+                self.complain(f"{what} under {lock}")
 
 
 class OrderedLock:
-    """A threading.Lock that raises AssertionError when its thread holds an equal or higher rank.
+    """A lock that checks its place before it waits: an inversion is found the first time that one
+    thread does it, without the second thread that would complete the deadlock.
 
-    Locks are taken by rising rank. The check comes before the wait, so an inversion is found the
-    first time one thread does it, without the second thread that would complete the deadlock.
-    Must be released by the thread that acquired it.
+    It is taken nevertheless, unless that could never end. Released by who acquired it.
     """
 
-    # Per thread, shared by all locks: what the thread holds, in the order it was taken.
-    _mine = threading.local()
-
-    def __init__(self, name: str, rank: int) -> None:
+    def __init__(self, name: str, place: Place, held: Held, reentrant: bool = False) -> None:
         self.name = name
-        self.rank = rank
-        self._lock = threading.Lock()
+        self.place = place
+        self._held = held
+        self._reentrant = reentrant
+        self._lock = threading.RLock() if reentrant else threading.Lock()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        held = self._held()
-        for other in held:
-            assert other.rank < self.rank, f"{self} taken while this thread holds {other}"
+        mine = self._held.locks
+        if mine:
+            self._check(mine)
         taken = self._lock.acquire(blocking, timeout)
         if taken:
-            held.append(self)
+            mine.append(self)
         return taken
 
     def release(self) -> None:
-        held = self._held()
-        assert self in held, f"{self} released by a thread that does not hold it"
-        held.remove(self)
+        mine = self._held.locks
+        if self in mine:
+            mine.remove(self)
+        else:
+            self._held.complain(f"{self} was released by a thread that does not hold it")
         self._lock.release()
-
-    def locked(self) -> bool:
-        return self._lock.locked()
 
     def __enter__(self) -> bool:
         return self.acquire()
@@ -54,8 +84,31 @@ class OrderedLock:
         self.release()
 
     def __repr__(self) -> str:
-        return f"lock {self.name!r} of rank {self.rank}"
+        return f"{self.name} (rank {self.place.rank})"
 
-    def _held(self) -> list[OrderedLock]:
-        held: list[OrderedLock] = self._mine.__dict__.setdefault("locks", [])
-        return held
+    def _is_owned(self) -> bool:
+        """For threading.Condition, which else tries to take it."""
+        return self in self._held.locks
+
+    def _check(self, mine: list[OrderedLock]) -> None:
+        if self in mine:
+            assert self._reentrant, f"{self} taken twice by one thread"
+            return
+        for other in mine:
+            if other.place.leaf:
+                self._held.complain(f"{self} taken under {other}, which is a leaf")
+            elif other.place.rank >= self.place.rank:
+                self._held.complain(f"{self} taken under {other}")
+
+
+class OrderedCondition(threading.Condition):
+    """A condition whose waiters hold nothing but its own lock."""
+
+    def __init__(self, lock: OrderedLock, held: Held) -> None:
+        super().__init__(lock)  # type: ignore[arg-type]
+        self._own = lock
+        self._held = held
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._held.does("wait", but=self._own)
+        return super().wait(timeout)
