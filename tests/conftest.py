@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np  # noqa: F401
 import pytest
 
-from kvferry.testing import Child, LeakCheck
+from kvferry.engine.lock_order import BELLS, ORDER
+from kvferry.testing import Child, LeakCheck, LockAudit, places
 from kvferry.testing import spawn as start
 
 # Seconds for what ends by itself, such as the last moments of a joined thread.
@@ -52,6 +53,15 @@ def _leaves_nothing(
     yield
     if not request.node.stash.get(FAILED, False):
         check.__exit__(None, None, None)
+
+
+@pytest.fixture
+def lock_audit() -> Iterator[LockAudit]:
+    """Fails a test in which a lock is taken out of order, or something blocks under one."""
+    audit = LockAudit(places(ORDER), BELLS)
+    with audit.on():
+        yield audit
+    assert not audit.complaints, "\n".join(audit.complaints)
 
 
 @pytest.hookimpl(wrapper=True)

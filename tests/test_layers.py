@@ -17,7 +17,7 @@ PACKAGE = "kvferry"
 # of its own row. "__init__" is the face of the package; who imports it imports everything in it.
 ROWS = [
     ["_core"],
-    ["errors"],
+    ["errors", "log"],
     ["config", "address", "path", "batch", "stats"],
     ["runtime", "rpc"],
     ["memory"],

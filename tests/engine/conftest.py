@@ -10,8 +10,14 @@ import numpy.typing as npt
 import pytest
 
 import kvferry as kf
+from kvferry.testing import LockAudit
 
 MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _audited(lock_audit: LockAudit) -> None:
+    """Every lock of every test here is watched."""
 
 
 class Pair(NamedTuple):

@@ -32,7 +32,9 @@
 
 #define KVF_BEAT 0x4B
 #define KVF_LOOKS_A_BEAT 4u
-#define KVF_BEATS_READ 64u /* bytes of one socket in one look: a flood costs no more */
+/* Bytes of one socket in one look: a flood costs no more. Who beats every 10 ms is kept up with by one
+ * who looks every 40 s; what piles up would be heard long after its sender fell silent. */
+#define KVF_BEATS_READ 4096u
 #define KVF_BEAT_STACK (64u << 10)
 
 enum { KVF_HEARD, KVF_SILENT, KVF_LONG_SILENT, KVF_BEAT_ENDED };
@@ -154,6 +156,8 @@ static inline int kvf_beats_start(kvf_beats *b) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int code = pthread_create(&b->thread, &small, kvf_beats_main, b);
+    if (code == EINVAL) /* the thread-local data of this process alone takes more */
+        code = pthread_create(&b->thread, NULL, kvf_beats_main, b);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&small);
     b->running = !code;

@@ -11,12 +11,11 @@ transfers with the cause, unmap. Abort before unmap, always.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from .. import _core
+from .. import _core, log
 from ..batch import Batch
 from ..errors import Cancelled, ClosedError, Error, ForkedError, NotQuiet, PeerError, UsageError
 from ..link import Link
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Channel"]
 
-logger = logging.getLogger("kvferry.engine")
+logger = log.get("kvferry.engine")
 
 # Finished transfers that nobody waited for are looked after when so many are in the books.
 SWEEP_ABOVE = 64

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 import time
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
-from .. import _core, config
+from .. import _core, config, log
 from ..address import Address, TcpAddress
 from ..address import parse as parse_address
 from ..errors import ClosedError, NotQuiet, PathRefused, PeerError, Timeout
@@ -32,7 +31,7 @@ from .pushes import serve_channel
 
 __all__ = ["Channels"]
 
-logger = logging.getLogger("kvferry.engine")
+logger = log.get("kvferry.engine")
 
 # Epochs whose lost connections are remembered: most of them are gone for good.
 GIVEN_UP_KEPT = 256

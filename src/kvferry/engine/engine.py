@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from .. import _core, config
+from .. import _core, config, log
 from ..address import Address, TcpAddress
 from ..address import parse as parse_address
 from ..errors import ClosedError, Error, ForkedError, NotQuiet, UsageError
@@ -38,7 +37,7 @@ from .statistics import StatsLog, statistics
 
 __all__ = ["Engine", "Notification"]
 
-logger = logging.getLogger("kvferry.engine")
+logger = log.get("kvferry.engine")
 
 
 class Engine:

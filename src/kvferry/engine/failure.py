@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from .. import _core
+from .. import _core, log
 from ..errors import Error, PeerError, Timeout, UsageError
 from ..memory import withdrawn
 from ..path import SubmitterKind
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Failure", "Status", "timed_out"]
 
-logger = logging.getLogger("kvferry.engine")
+logger = log.get("kvferry.engine")
 
 LINK_LOST = "the link to the peer broke"
 

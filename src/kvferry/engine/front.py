@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
@@ -12,6 +11,7 @@ from functools import partial
 from hmac import compare_digest
 from typing import Protocol
 
+from .. import log
 from ..address import Address, TcpAddress, UnixAddress
 from ..errors import Error, PeerError, RightsError
 from ..link import Driver, Facts
@@ -27,7 +27,7 @@ from .regions import Links, OwnRegions, Page
 
 __all__ = ["Front"]
 
-logger = logging.getLogger("kvferry.engine")
+logger = log.get("kvferry.engine")
 
 REVOKE_AT_ONCE = 16
 

@@ -8,21 +8,20 @@ from a death runs here.
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
 from collections.abc import Callable
 from functools import partial
 
-from .. import _core
+from .. import _core, log
 from ..errors import ClosedError, NoMemory, PeerError
 from ..rpc import Poller
 from .liveness import Limits, Liveness, next_state
 
 __all__ = ["Heartbeat", "Heartbeats"]
 
-logger = logging.getLogger("kvferry.engine")
+logger = log.get("kvferry.engine")
 
 NS = 1_000_000_000
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import secrets
 import socket
 import threading
@@ -14,6 +13,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .. import log
 from ..errors import Error, Full, PeerError, RightsError, UsageError
 from ..link import Published
 from ..memory import Region
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Inbound"]
 
-logger = logging.getLogger("kvferry.engine")
+logger = log.get("kvferry.engine")
 
 
 class Phase(Enum):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from .. import log
 from ..path import Path
 from ..stats import Stats
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StatsLog", "statistics"]
 
-logger = logging.getLogger("kvferry.stats")
+logger = log.get("kvferry.stats")
 
 
 def statistics(channels: Iterable[Channel]) -> dict[str, dict[Path, Stats]]:

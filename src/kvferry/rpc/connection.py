@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from .. import log
 from ..errors import ClosedError, Error, ForkedError, Full, PeerError, UsageError
 from . import peer
 from .backlog import Backlog
@@ -56,7 +57,7 @@ KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_
 
 Serve = Callable[["Connection", bytes, list[int]], tuple[bytes, Sequence[int]]]
 
-logger = logging.getLogger("kvferry.rpc")
+logger = log.get("kvferry.rpc")
 
 
 class Connection:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
-import logging
 import os
 import select
 import socket
@@ -21,6 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Union
 
+from .. import log
 from ..errors import ClosedError, Error, NoMemory, PeerError
 from .connection import Connection
 from .workers import Job, Workers
@@ -35,7 +35,7 @@ PAUSE = 0.05  # seconds to the next attempt when a connection cannot be accepted
 Accept = Callable[[socket.socket], "Connection | None"]
 Watched = Union[Connection, "_Listener", "_Bell"]
 
-logger = logging.getLogger("kvferry.rpc")
+logger = log.get("kvferry.rpc")
 
 
 class Poller:

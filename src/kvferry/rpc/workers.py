@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 
+from .. import log
 from ..errors import NoMemory
 
 __all__ = ["MAX_WORKERS", "MIN_WORKERS", "Job", "Workers"]
@@ -16,7 +16,7 @@ MAX_WORKERS = 64
 
 Job = Callable[[], None]
 
-logger = logging.getLogger("kvferry.rpc")
+logger = log.get("kvferry.rpc")
 
 
 class Workers:

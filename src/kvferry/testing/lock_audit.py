@@ -29,7 +29,6 @@ from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from types import FrameType, ModuleType
 from typing import Any, Protocol
-from unittest import mock
 
 from .locks import Held, OrderedCondition, OrderedLock, Place
 
@@ -87,9 +86,8 @@ class LockAudit:
         with ExitStack() as undo:
             for name in SOCKET_CALLS:
                 method = self._wrap(name, getattr(socket.socket, name))
-                undo.enter_context(mock.patch.object(socket.socket, name, method))
-            handle = self._wrap("log", logging.Logger.handle)
-            undo.enter_context(mock.patch.object(logging.Logger, "handle", handle))
+                undo.callback(_put(socket.socket, name, method))
+            undo.callback(_put(logging.Logger, "handle", self._wrap("log", logging.Logger.handle)))
             faces, opens = self._faces(), self._wrap("open", builtins.open)
             for module in _audited():
                 for name, true, face in faces:
@@ -231,6 +229,15 @@ class _Bell:
         if blocking and self._lock.locked():
             self._held.does("wait")
         return self._lock.acquire(blocking, timeout)
+
+
+def _put(owner: type, name: str, value: object) -> Callable[[], None]:
+    """Set an attribute of a class; returns what puts it back as it was."""
+    before = vars(owner).get(name)
+    setattr(owner, name, value)
+    return (
+        partial(delattr, owner, name) if before is None else partial(setattr, owner, name, before)
+    )
 
 
 def _audited() -> list[ModuleType]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from .census import NEW, NEXT_LIFE, OLD
@@ -69,7 +70,8 @@ class _Run:
         self.a.submit(self.case.op)
 
     def land(self) -> None:
-        for _ in range(64):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             self.a.let(1)
             first, last = self.goal.landed()
             assert not last, "all of it has landed"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
-from operator import index
 from typing import Any, TypeVar
 
 import numpy as np
@@ -41,15 +41,13 @@ def rows_of(local: Addresses, remote: Addresses, lengths: Addresses) -> list[Row
     return [rows[rows[:, 2] != 0]] if some else []
 
 
-def _integers(values: Addresses) -> npt.NDArray[Any]:
-    array = np.asarray(values)
-    if array.dtype.kind in "iu" and array.ndim == 1:
-        return array  # what is below 0 becomes an address that nobody has
-    # No integers at all, or such that NumPy made floats of them: on both sides of 2**63.
-    exact = [index(value) for value in values]
-    if not all(0 <= value < 1 << 64 for value in exact):
-        raise TypeError("addresses and lengths are from 0 to 2**64 - 1")
-    return np.array(exact, np.uint64)
+def _integers(values: Addresses) -> array[int] | npt.NDArray[Any]:
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.ndim == 1:
+        return values  # what is below 0 becomes an address that nobody has
+    try:
+        return array("Q", [*values])  # a list: of bytes an array would be made as they lie
+    except OverflowError:
+        raise TypeError("addresses and lengths are from 0 to 2**64 - 1") from None
 
 
 def deliver(
