@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import kvferry as kf
-from kvferry import Status
+from kvferry import Status, _core
+from kvferry.memory import resolve
 
 from .conftest import MIB, Pair
 
@@ -287,3 +288,22 @@ def test_a_region_is_not_unmapped_under_a_submitter(pair: Pair, side: str) -> No
     writer.join(10)
     remover.join(10)
     assert view[:MIB].all()
+
+
+def test_memory_that_a_copy_still_uses_is_not_freed_with_its_engine(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    engine = kf.Engine()
+    region, other = engine.allocate("kv", MIB), engine.allocate("other", MIB)
+    batch = kf.Batch.absolute(region.address, region.address, 1)
+    nobody = _core.SpanTable()
+    nobody.add(_core.Span(region.address, MIB, region.address, True))
+    found = resolve(_core.WRITE, batch, engine._own.spans, nobody, "a peer")
+    assert found.holds(region.span)
+    engine.close()
+    assert "is still used by a copy" in caplog.text
+    assert other.allocation.closed
+    assert not region.allocation.closed
+    assert region.span.drain(_core.now()) is False
+    del found
+    engine._own.free(region)

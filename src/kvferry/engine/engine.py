@@ -335,6 +335,9 @@ class Engine:
     def _free_regions(self) -> None:
         for region in [*self._own.table.values(), *self._own.leaving]:
             region.span.close()
+            if not region.span.drain(_core.now()):  # a thread stands still in an inline copy
+                logger.error("%r is still used by a copy, and stays as long as the process", region)
+                continue
             self._own.table.remove(region)
             self._own.free(region)
 
