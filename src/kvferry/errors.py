@@ -115,7 +115,8 @@ class PathRefused(Error, ConnectionError):
 class PeerError(Error, ConnectionError):
     """The peer could not be reached, speaks another version, or is gone.
 
-    From a transfer it means *unknown*: local memory is quiet, the remote side cannot be known.
+    From a transfer whose status is UNKNOWN: local memory is quiet, the remote side cannot be known.
+    With the status FAILED: the peer hung up or was given up, and the transfer is quiet.
     """
 
 

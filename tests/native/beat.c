@@ -5,6 +5,9 @@
 #define SECOND 1000000000ull
 #define ROUNDS 200
 
+/* As some library has it: more than the stack that the thread asks for. */
+static _Thread_local volatile char data[KVF_BEAT_STACK];
+
 typedef struct line {
     int here, there;
     uint64_t number;
@@ -144,6 +147,21 @@ static void check_a_peer_that_does_not_read(void) {
     let_go(b);
 }
 
+/* Whoever beats a thousand times as often as we do is not heard long after it fell silent. */
+static void check_many_beats_are_not_kept(void) {
+    kvf_beats *b = still(SECOND);
+    line l = open_line(b, false, 3 * SECOND, 12 * SECOND);
+    uint64_t now = b->looked = SECOND;
+    for (unsigned i = 0; i < 40; i++) {
+        for (unsigned each = 0; each < 250; each++) hear(l);
+        kvf_beats_look(b, now += kvf_beats_tick(b));
+    }
+    for (unsigned i = 0; i < 13; i++) kvf_beats_look(b, now += kvf_beats_tick(b));
+    CHECK(reading(b, l) == KVF_SILENT);
+    close(l.there);
+    let_go(b);
+}
+
 /* Lines come and go, and news is taken, while the thread looks. */
 static void body(void *arg, unsigned index) {
     kvf_beats *b = arg;
@@ -171,12 +189,14 @@ static void check_comings_and_goings(void) {
 }
 
 int main(void) {
+    data[0] = 1;
     check_silence();
     check_a_pause_of_our_own();
     check_nobody_is_told_of_a_long_silence_first();
     check_who_was_called_begins_second();
     check_ends();
     check_a_peer_that_does_not_read();
+    check_many_beats_are_not_kept();
     check_comings_and_goings();
     return 0;
 }

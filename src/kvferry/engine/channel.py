@@ -81,6 +81,7 @@ class Channel:
         self._tallies = tuple(_core.Tally() for _ in ways)
         self._watch = control.watch
         self._over: Error | None = None
+        self._astray = False
 
     # ---- what users call ----
 
@@ -119,8 +120,8 @@ class Channel:
 
     @property
     def was_lost(self) -> bool:
-        """Did it end without the peer's knowledge?"""
-        return isinstance(self._over, PeerError)
+        """Is it over without the peer's knowledge, or with bytes under way to it?"""
+        return isinstance(self._over, PeerError) or (self._astray and self.closed)
 
     @property
     def closed(self) -> bool:
@@ -260,13 +261,14 @@ class Channel:
         if not isinstance(transfer, Transfer):
             raise self._refusal() if transfer is None else self._misfit(transfer, batch)
         try:
-            self._flying[transfer] = None
-            lent = self._way(transfer).submit(op, transfer.d, transfer.done, deadline, patient)
+            try:
+                self._flying[transfer] = None
+                lent = self._way(transfer).submit(op, transfer.d, transfer.done, deadline, patient)
+            finally:
+                transfer.leave()
         except BaseException:
             self._unsubmit(transfer)
             raise
-        finally:
-            transfer.leave()
         if lent is not None:
             transfer.lent = lent
             if transfer.state != _core.PENDING:  # settled meanwhile, by a thread that saw no slot
@@ -281,8 +283,10 @@ class Channel:
         transfer.done.forsake()
         self._way(transfer).wake()
         if transfer.done.wait(deadline_after(self._quiet_grace)):
+            self._note_loss(transfer)
             transfer.end(None)
             self._flying.pop(transfer, None)
+            self._end_if_lost(transfer)
         # Else a signal came between two streams, and one of them is held in its chunk: it stays in
         # the books, with all its memory, until the channel ends.
 
@@ -290,12 +294,20 @@ class Channel:
         """`transfer` is quiet: fix its outcome, once, and give back what it holds."""
         tally = self._tallies[transfer.d.way]
         if not transfer.land(self._watch, tally) and transfer.state == _core.PENDING:
+            self._note_loss(transfer)
             failure = Failure.of(transfer, self._watch.gone())
             if not transfer.end(failure):
                 failure.dismiss()
         self._flying.pop(transfer, None)
         if transfer.lent is not None:
             self._give_back(transfer)
+        self._end_if_lost(transfer)
+
+    def _note_loss(self, transfer: Transfer) -> None:
+        """Before anybody is told, since who is may connect anew."""
+        self._astray = self._astray or transfer.done.outcome == _core.LOST
+
+    def _end_if_lost(self, transfer: Transfer) -> None:
         if transfer.done.outcome == _core.LOST and self._over is None:
             self._control.lose(PeerError(LINK_LOST, cause="link_lost", peer=self.peer))
 

@@ -23,6 +23,7 @@ from .awaiting import Bells
 from .channel import Channel
 from .connect import Identity, Met, dial_again, meet
 from .deadline import deadline_after
+from .given_up import GivenUp
 from .heartbeat import Heartbeats
 from .messages import BEAT, DATA
 from .negotiate import foreign, rank
@@ -32,9 +33,6 @@ from .pushes import serve_channel
 __all__ = ["Channels"]
 
 logger = log.get("kvferry.engine")
-
-# Epochs whose lost connections are remembered: most of them are gone for good.
-GIVEN_UP_KEPT = 256
 
 
 class _DialLock:
@@ -80,7 +78,7 @@ class Channels:
         self._every: set[Channel] = set()  # until it has ended, whoever else forgets it
         self._known: dict[tuple[int, ChannelOptions], Channel] = {}
         self._epochs: dict[Address, int] = {}  # who was met at an address last
-        self._given_up: dict[int, list[bytes]] = {}  # by epoch: tickets of connections lost to it
+        self._given_up = GivenUp()
 
     def connect(
         self, us: Identity, address: str, options: ChannelOptions, timeout: float
@@ -132,10 +130,11 @@ class Channels:
         options: ChannelOptions,
         deadline: float,
     ) -> Channel:
-        us = us._replace(given_up=self._given_up)
+        us = us._replace(given_up=self._lost())
         met = meet(us, there, self._poller, self._runtime, deadline, self._options.call_timeout)
         self._epochs[there] = met.facts.epoch
-        self._given_up.pop(met.facts.epoch, None)
+        with self._lock:
+            self._given_up.told(met.facts.epoch, us.given_up.get(met.facts.epoch, ()))
         with ExitStack() as undo:
             undo.callback(met.control.close)
             known = self._find(met.facts.epoch, options)
@@ -190,9 +189,17 @@ class Channels:
                     del self._epochs[address]
             self._every.discard(channel)
             if channel.was_lost:
-                self._given_up.setdefault(channel.epoch, []).append(channel.ticket)
-                if len(self._given_up) > GIVEN_UP_KEPT:
-                    del self._given_up[next(iter(self._given_up))]
+                self._given_up.add(channel.epoch, channel.ticket)
+
+    def _lost(self) -> Mapping[int, Sequence[bytes]]:
+        """By epoch: tickets of those that were lost. Some may still be coming to their end, while
+        others know already what became of a transfer."""
+        with self._lock:
+            lost = self._given_up.each()
+            for channel in self._every:
+                if channel.was_lost:
+                    lost[channel.epoch] = (*lost.get(channel.epoch, ()), channel.ticket)
+        return lost
 
     def _settle_quiet_ones(self) -> None:
         for channel in self.live():

@@ -12,7 +12,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -43,7 +43,7 @@ class Identity(NamedTuple):
     name: str
     facts: Facts
     token: bytes
-    given_up: Mapping[int, list[bytes]] = {}
+    given_up: Mapping[int, Sequence[bytes]] = {}
 
 
 class Met(NamedTuple):
@@ -135,8 +135,8 @@ def _shake(
         if not isinstance(challenge, messages.Challenge):
             raise _confused(peer)
         proved = handshake.prove(challenge)
-        given_up = us.given_up.get(challenge.epoch, []) if purpose == messages.CONTROL else []
-        proof = messages.Proof(proved, us.name, us.facts, ticket, given_up)
+        given_up = us.given_up.get(challenge.epoch, ()) if purpose == messages.CONTROL else ()
+        proof = messages.Proof(proved, us.name, us.facts, ticket, [*given_up])
         welcome, fds = ask(connection, proof, _left(deadline, peer), peer)
         undo.callback(close_all, fds)
         if not isinstance(welcome, messages.Welcome):

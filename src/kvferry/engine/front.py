@@ -139,11 +139,15 @@ class Front:
 
     def end_given_up(self, tickets: Iterable[bytes], epoch: int) -> None:
         """Its peer has lost these connections: on return none of them touches memory any more."""
-        for ticket in tickets:
-            with suppress(RightsError):  # it is gone already
-                inbound = self.holder_of(ticket, epoch)
-                inbound.lose(PeerError("the peer gave it up", cause="given_up", peer=inbound.peer))
-                self._let_go(inbound)
+        for inbound in self._holders_of(set(tickets), epoch):
+            inbound.lose(PeerError("the peer gave it up", cause="given_up", peer=inbound.peer))
+            self._let_go(inbound)
+
+    def _holders_of(self, tickets: set[bytes], epoch: int) -> list[Inbound]:
+        """Those that are not gone yet."""
+        with self._lock:
+            ours = [inbound for inbound in self._inbounds if inbound.epoch == epoch]
+        return [inbound for inbound in ours if inbound.ticket in tickets]
 
     def take(self, purpose: str, arrived: Inbound, owner: Inbound, sock: socket.socket) -> None:
         """The socket that came as `arrived` is for data or beats, until `owner` is lost."""

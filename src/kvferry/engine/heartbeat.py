@@ -116,7 +116,8 @@ class Heartbeats:
             self._closed = True
             self._each.clear()
         self._beats.stop()
-        self._beats.drop()
+        with self._lock:  # a worker may be taking news
+            self._beats.drop()
 
     def forked(self) -> None:
         """In a forked child: close inherited descriptors."""
@@ -129,7 +130,8 @@ class Heartbeats:
 
     def _ring(self) -> None:
         """Not all news may be told at once: what is left rings again at the next look."""
-        for number, reading in self._beats.news():
-            heartbeat = self._each.get(number)
+        with self._lock:  # what is told once is not told before its heartbeat is in the books
+            news = [(self._each.get(number), reading) for number, reading in self._beats.news()]
+        for heartbeat, reading in news:
             if heartbeat is not None:
                 heartbeat.learn(reading)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
-from typing import Annotated, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, NamedTuple, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from ..memory import Region, RegionRecord, RemoteRegion
 from ..path import LinkKind, Path
 from ..submit import Slot, Submitters
 
-__all__ = ["Driver", "Facts", "Link", "Peer", "Published"]
+__all__ = ["Driver", "Facts", "Link", "Owner", "Peer", "Published"]
 
 
 # What one driver tells. Facts are decoded before their sender has proved anything, so there is a
@@ -72,6 +72,13 @@ class Published(NamedTuple):
             os.close(fd)
 
 
+class Owner(Protocol):
+    """On whose behalf connections are served; it is `lost` before it is dismissed."""
+
+    @property
+    def lost(self) -> bool: ...
+
+
 class Driver(ABC):
     """One per engine and kind of link. Thread-safe."""
 
@@ -94,16 +101,16 @@ class Driver(ABC):
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
         """The half that serves one channel over `path`. Raises PathRefused with the reason."""
 
-    def serve(self, sock: socket.socket, owner: Hashable) -> None:
+    def serve(self, sock: socket.socket, owner: Owner) -> None:
         """Answer a peer on a connection that it dialled for bytes and that proved itself.
 
         Takes the socket over, also when it raises; returns at once. Served until the peer or
-        `dismiss` ends it. Raises PeerError where nothing is to be served.
+        `dismiss` ends it. Raises PeerError where nothing is to be served, or the owner is lost.
         """
         sock.close()
         raise PeerError(f"the link {self.kind.value} is not served", cause="not_served")
 
-    def dismiss(self, owner: Hashable) -> None:
+    def dismiss(self, owner: Owner) -> None:
         """Serve this owner's connections no longer; on return they touch no memory any more.
 
         Blocks for a moment, not for the peer. No connections: nothing to do.

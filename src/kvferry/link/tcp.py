@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 
 from .. import _core
 from .._core import CopyEngines, Descriptors, Done, SpanTable
@@ -22,7 +22,7 @@ from ..memory import Region, RemoteRegion
 from ..path import LinkKind, Path, Staging
 from ..runtime import HostStream
 from ..submit import HostSubmitter, PoolSpec, Slot, Submitters
-from .base import Driver, Facts, Link, Peer, Published
+from .base import Driver, Facts, Link, Owner, Peer, Published
 from .registered import attach_registered, publish_registered
 from .stream import StreamLink
 
@@ -124,7 +124,7 @@ class TcpDriver(Driver):
         self._wires = Wires()
         self._server = _core.WireServer(spans)
         self._lock = threading.Lock()
-        self._owners: dict[Hashable, int] = {}
+        self._owners: dict[Owner, int] = {}
         self._last = 0
 
     def facts(self) -> dict[str, int | str]:
@@ -150,9 +150,12 @@ class TcpDriver(Driver):
             reason = f"no wire to the peer: {error}"
             raise PathRefused(reason, peer=peer.name, rejected={str(path): reason}) from error
 
-    def serve(self, sock: socket.socket, owner: Hashable) -> None:
+    def serve(self, sock: socket.socket, owner: Owner) -> None:
         # Whoever dismisses the owner meanwhile must find the wire: it begins under the lock, too.
-        with self._lock:
+        # After that none begins: bytes may be waiting in it for memory they have no right to now.
+        with sock, self._lock:
+            if owner.lost:
+                raise PeerError("the wire's channel is over", cause="not_served")
             number = self._owners.get(owner)
             if number is None:
                 self._last += 1
@@ -161,7 +164,7 @@ class TcpDriver(Driver):
         if code:
             raise PeerError(f"the wire is not served: {os.strerror(code)}", cause="not_served")
 
-    def dismiss(self, owner: Hashable) -> None:
+    def dismiss(self, owner: Owner) -> None:
         with self._lock:
             number = self._owners.get(owner)
         if number is not None:

@@ -12,7 +12,7 @@ from .scenario import NEXT, Case, Fault, Side, Step, judge
 
 __all__ = ["run"]
 
-# Seconds that the call may take which meets the fault.
+# Seconds that a call is given which a silent peer leaves without an answer.
 SHORT = 0.5
 
 
@@ -113,7 +113,8 @@ class _Run:
     def meet(self) -> None:
         """The initiator makes its next call."""
         verb = NEXT[self.case.step]
-        timeout = PATIENCE if judge(self.case) == {"done"} else SHORT
+        silent = self.case.fault is Fault.STOP and judge(self.case) != {"done"}
+        timeout = SHORT if silent else PATIENCE
         arguments = {
             "connect": (self.b.address, self.case.path, timeout),
             "attach": (),
@@ -126,6 +127,8 @@ class _Run:
         end = self.a.ask(verb, *arguments)
         assert end in judge(self.case), f"{verb} ended as {end!r}"
         self.done = end == "done" and verb in ("transfer", "finish")
+        if verb == "finish" and end == "PeerError" and self.case.fault is Fault.KILL:
+            assert not self.a.known(), "the peer was killed, and the outcome is known"
 
     done = False
     said = 0

@@ -71,12 +71,14 @@ class Sides(Party):
         self.hold(False)
         self._join()
         ends, self._ends = self._ends, []
-        flying, self._flying = self._flying, []
-        for transfer in flying:
-            ends.append(attempt(partial(transfer.wait, timeout)))
-            unknown = transfer.status is kf.Status.UNKNOWN
-            assert unknown or ends[-1] != "PeerError", "the peer is gone, and the outcome is known"
+        ends += [attempt(partial(transfer.wait, timeout)) for transfer in self._flying]
+        self._known = [each.status is not kf.Status.UNKNOWN for each in self._flying]
+        self._flying.clear()
         return next((end for end in ends if end != "done"), "done")
+
+    def known(self) -> bool:
+        """Of what was finished last, is it known how it ended?"""
+        return any(self._known)
 
     def notify(self, name: str, timeout: float) -> str:
         return attempt(lambda: self.peer.notify(name, b"", timeout=timeout))
