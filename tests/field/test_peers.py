@@ -31,7 +31,7 @@ SHOWN = {
     "test_a_restarted_peer_is_connected_anew_and_old_handles_are_refused",
     "E4": "engine/test_peer_death.py::"
     "test_a_restarted_peer_is_connected_anew_and_old_handles_are_refused",
-    "E9": "field/test_python.py::test_peers_go_on_while_a_thread_holds_the_gil",
+    "E9": "engine/test_heartbeat.py::test_who_holds_its_interpreter_in_c_lives",
     "E13": "engine/test_peer_death.py::"
     "test_a_restarted_peer_is_connected_anew_and_old_handles_are_refused",
 }
