@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
 import zlib
 from typing import Any
 
@@ -49,6 +51,22 @@ def digest(engine: hixl.Hixl, address: int, size: int) -> int:
     return zlib.crc32(view(address, size))
 
 
+def fork(engine: hixl.Hixl, name: str) -> list[int]:
+    """What a forked child is told, whose parent's threads held a lock of the engine."""
+    lock = engine._session.pool._changed
+    lock.acquire()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        told = [engine.connect(name), engine.get_async_connect_status(name)[0]]
+        engine.finalize()
+        told.append(engine.initialize("127.0.0.1"))
+        told.append(engine.connect(name))
+        os._exit(0 if told == [hixl.FAILED, hixl.FAILED, hixl.SUCCESS, hixl.SUCCESS] else 1)
+    lock.release()
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), engine.connect(name)]
+
+
 def finalize(engine: hixl.Hixl) -> None:
     engine.finalize()
 
@@ -63,4 +81,4 @@ def pattern(seed: int, size: int) -> np.ndarray[Any, Any]:
 
 
 KEPT: list[Any] = []
-VERBS = {f.__name__: f for f in (initialize, malloc, foreign, digest, finalize)}
+VERBS = {f.__name__: f for f in (initialize, malloc, foreign, digest, fork, finalize)}

@@ -117,7 +117,8 @@ def test_without_a_port_it_listens_nowhere(name: str, start: Start) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", ":1", "127.0.0.1:", "a:b:c", "[::1", "127.0.0.1:70000", "x y"]
+    "name",
+    ["", ":1", "127.0.0.1:", "a:b:c", "[::1", "127.0.0.1:70000", "x y", "127.0.0.1:" + "9" * 5000],
 )
 def test_a_name_that_is_none_is_refused(name: str) -> None:
     assert hixl.Hixl().initialize(name) == hixl.PARAM_INVALID

@@ -23,9 +23,17 @@ OPTIONS = {
     "BufferPool": (["4:8", "0:0", "1:1"], ["", "4", "0:8", "4:0", "a:b", "4:8:1"]),
     "LocalCommRes": (
         ["", '{"version": "1.3"}', '{"version": "1.0"}', '{"version": "1.2"}'],
-        ["x", "[]", "{}", '{"version": "2"}'],
+        ["x", "[]", "{}", '{"version": "2"}', "[" * 100_000],
     ),
-    "GlobalResourceConfig": (["{}"], ["", "x", "[]", "1"]),
+    "GlobalResourceConfig": (
+        ["{}"],
+        [
+            *("", "x", "[]", "1", '{"a":' * 100_000),
+            '{"connect_pool.thread_num": 1, "connect_pool.thread_num": 2}',
+            '{"connect_pool": {"thread_num": 1}, "connect_pool": {"thread_num": 2}}',
+            f'{{"connect_pool.thread_num": {"9" * 5000}}}',
+        ],
+    ),
 }
 UNFOLD = ("fabric_memory.enable_aicpu_unfold", False)
 # key -> values that are taken, values that are not

@@ -12,9 +12,10 @@ from hixl.session import Session
 from hixl.start import STEPS
 
 import kvferry as kf
-from kvferry.testing import LeakCheck
+from kvferry.testing import LeakCheck, spawn
 
-from .conftest import FABRIC, Start, free_address
+from .conftest import FABRIC, MakeSide, Start, free_address
+from .peer import serve
 
 
 def test_the_order_is_hixls() -> None:
@@ -69,6 +70,14 @@ def test_an_engine_that_is_dropped_is_finalized() -> None:
         assert engine.malloc_mem(hixl.MEM_HOST, 1 << 20)[0] == hixl.SUCCESS
         assert engine.connect_async("127.0.0.1:1") == hixl.SUCCESS
         del engine
+
+
+def test_a_forked_child_begins_anew_and_waits_for_no_lock_of_the_parents(side: MakeSide) -> None:
+    theirs = side()
+    with spawn(serve) as child:
+        assert child.ask(["initialize", "127.0.0.1", {}]) == hixl.SUCCESS
+        assert child.ask(["fork", theirs.name]) == [0, hixl.SUCCESS]
+        child.result()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import zlib
 from collections.abc import Callable, Iterator
 
@@ -179,6 +180,22 @@ def test_an_announcement_that_has_not_come_is_not_waited_for(side: MakeSide) -> 
     assert ours.engine.transfer_sync(theirs.name, hixl.WRITE, ops) == hixl.SUCCESS
     assert (theirs.bytes == 5).all()
     assert (bytes_at(address, 4096) == 5).all()
+
+
+def test_a_peer_that_stands_still_is_not_asked_for_longer_than_the_call_may_take(
+    target: Child, side: MakeSide
+) -> None:
+    ours, name = side(), free_address()
+    assert target.ask(["initialize", name, {}]) == hixl.SUCCESS
+    assert ours.engine.connect(name) == hixl.SUCCESS
+    unheard_of = [Op(ours.address, 4096, 8)]
+    target.stop()
+    begun = time.monotonic()
+    assert ours.engine.transfer_sync(name, hixl.WRITE, unheard_of, 100) == hixl.TIMEOUT
+    assert ours.engine.transfer_async(name, hixl.WRITE, unheard_of)[0] == hixl.TIMEOUT
+    assert time.monotonic() - begun < 6
+    target.resume()
+    assert ours.engine.transfer_sync(name, hixl.WRITE, unheard_of) == hixl.PARAM_INVALID
 
 
 def test_a_buffer_is_a_local_side_under_fabric_mem_and_out_of_peers_reach(side: MakeSide) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 from kvferry.testing import Parent
@@ -57,10 +58,15 @@ def forking(parent: Parent, url: str) -> list[int]:
 
     engine = TransferEngine()
     assert engine.initialize("127.0.0.1:7005", url, "tcp", "") == 0
+    lock = engine.get_engine().slabs._lock
+    lock.acquire()  # as by another thread
     child = os.fork()
     if child == 0:
+        signal.alarm(20)
         code = engine.transfer_sync_write("127.0.0.1:7005", 1, 1, 1)
+        code -= engine.allocate_managed_buffer(4096)
         del engine
         os._exit(-code)
+    lock.release()
     _, status = os.waitpid(child, 0)
     return [os.waitstatus_to_exitcode(status), engine.send_probe("127.0.0.1:7005")]

@@ -143,6 +143,27 @@ def test_a_probe_of_a_peer_that_stands_still(
     assert engine.send_probe(name) == 0
 
 
+def test_a_peer_that_stands_still_is_not_asked_for_longer_than_a_transfer_may_take(
+    engine: Any, layers: list[Any], spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mooncake import moves
+
+    monkeypatch.setattr(moves, "ASK_SECONDS", 0.2)
+    child = spawn(serve, "127.0.0.1", "P2PHANDSHAKE", MIB)
+    name, there = meet(child)
+    assert engine.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", "") == 0
+    here = layers[0].ctypes.data
+    assert engine.register_memory(here, MIB) == 0
+    assert engine.transfer_sync_write(name, here, there, BLOCK) == 0
+    child.stop()
+    begun = time.monotonic()
+    assert engine.transfer_sync_write(name, here, 4096, BLOCK) == -1  # nothing we have heard of
+    assert engine.transfer_submit_write(name, here, 4096, BLOCK) == 0
+    assert time.monotonic() - begun < 5
+    child.resume()
+    assert engine.transfer_sync_write(name, here, there, BLOCK) == 0
+
+
 def test_vllm_ascend(engine: Any, cache: tuple[str, int]) -> None:
     """A decode instance pulls, one buffer registered at a time; below 0 is a failure."""
     name, there = cache

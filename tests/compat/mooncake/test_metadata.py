@@ -124,6 +124,18 @@ def test_a_name_that_is_taken(service: Service) -> None:
     engine.get_engine().close()
 
 
+def test_what_another_one_has_announced_stays(service: Service) -> None:
+    """One that was taken for dead ends after its successor has begun."""
+    engine = engine_of("127.0.0.1:7006", service)
+    key = "mooncake/rpc_meta/127.0.0.1:7006"
+    assert service.ask("DELETE", f"/metadata?key={key}")[0] == 200
+    successor = b'{"ip_or_host_name":"127.0.0.1","rpc_port":1}'
+    assert service.ask("PUT", f"/metadata?key={key}", successor)[0] == 200
+    engine.get_engine().close()
+    assert service.key(key)["rpc_port"] == 1
+    assert service.key("mooncake/ram/127.0.0.1:7006") is not None
+
+
 def test_clusters_and_ports(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     from mooncake.engine import TransferEngine
 
@@ -231,6 +243,28 @@ def test_connections_that_say_nothing_keep_nobody_out(monkeypatch: pytest.Monkey
         thread.join()
     for sock in idle:
         sock.close()
+
+
+def test_a_thread_that_cannot_be_started_costs_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mooncake import http_metadata_server as module
+
+    def fails(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(module, "AT_ONCE", 1)
+    with module.MetadataServer("127.0.0.1", 0) as server:
+        for _ in range(2):
+            with (
+                socket.create_connection(server.server_address, 10) as sock,
+                monkeypatch.context() as m,
+            ):
+                m.setattr(threading.Thread, "start", fails)
+                server.handle_request()
+                assert sock.recv(1) == b""
+        with socket.create_connection(server.server_address, 10) as sock:
+            sock.sendall(b"GET /metadata?key=k HTTP/1.1\r\n\r\n")
+            server.handle_request()
+            assert b" 404 " in sock.recv(1 << 12)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

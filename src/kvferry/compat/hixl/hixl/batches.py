@@ -33,11 +33,12 @@ def rows_of(descriptors: object) -> U64:
     return np.array(list(map(_columns, descriptors)), np.uint64).reshape(-1, 3)
 
 
-def batches(rows: U64, ours: Ranges, channel: kf.Channel) -> list[kf.Batch]:
+def batches(rows: U64, ours: Ranges, channel: kf.Channel, timeout: float) -> list[kf.Batch]:
     """What moves `rows`: usually one batch; one more when the peer's memory is reached two ways.
 
     Descriptors that span adjacent ranges are cut. Asks the peer once when it may have registered
-    memory that this channel has not heard of. Raises Refused.
+    memory that this channel has not heard of, and waits so many seconds for the answer. Raises
+    Refused, and Timeout when none comes.
     """
     _check_shapes(rows)
     try:
@@ -47,7 +48,7 @@ def batches(rows: U64, ours: Ranges, channel: kf.Channel) -> list[kf.Batch]:
     try:
         rows, ways = _cut_remote(rows, channel)
     except Stray:
-        channel.known_regions.refresh()
+        channel.known_regions.refresh(timeout)
         try:
             rows, ways = _cut_remote(rows, channel)
         except Stray as stray:

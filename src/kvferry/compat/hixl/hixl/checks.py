@@ -90,9 +90,16 @@ def objects_of(key: str, value: object) -> dict[str, object]:
     """A JSON object, as text."""
     assert isinstance(value, str), "options are texts"
     try:
-        found = json.loads(value)
-    except ValueError as error:
+        found = json.loads(value, object_pairs_hook=_unambiguous)
+    except (ValueError, RecursionError) as error:
         raise wrong(key, value, f"JSON ({error})") from None
     if not isinstance(found, dict):
         raise wrong(key, value, "a JSON object")
+    return found
+
+
+def _unambiguous(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")
     return found

@@ -75,7 +75,7 @@ class Hixl:
             _text("a key of options", key)
             _text(f"options[{key!r}]", value)
         with self._lock:
-            if self._session is not None:
+            if self._session is not None and not self._session.forked:
                 return SUCCESS
             try:
                 session = start(local_engine, given)
@@ -90,8 +90,9 @@ class Hixl:
         """End: channels are closed, memory is given back. Again: nothing happens."""
         with self._lock:
             session, self._session = self._session, None
-        if session is not None:
-            self._end()
+            end = None if session is None else self._end
+        if end is not None:
+            end()
 
     # ---- memory ----
 
@@ -262,6 +263,8 @@ class Hixl:
             session = self._session
             if session is None:
                 raise Refused(FAILED, "initialize was not called, or finalize was")
+            if session.forked:
+                raise Refused(FAILED, "the engine belongs to the parent of this process")
             return SUCCESS, work(session)
         except Exception as error:
             return tell(verb, error), nothing

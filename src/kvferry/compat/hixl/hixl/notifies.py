@@ -36,7 +36,7 @@ def receive(engine: kf.Engine) -> list[NotifyDesc]:
     for each in engine.notifications(0):
         try:
             found.append(_decode(each))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             logger.warning("%s sent no notify: %s", each.peer, error)
     return found
 

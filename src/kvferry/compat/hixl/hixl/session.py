@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -47,9 +48,16 @@ class Session:
         self.local_engine = local_engine
         self.given = given
         self.undo = ExitStack()
+        self._process = os.getpid()
+
+    @property
+    def forked(self) -> bool:
+        """Is this a child's copy? Nothing of it works, and its locks may be held for ever."""
+        return os.getpid() != self._process
 
     def close(self) -> None:
-        self.undo.close()
+        if not self.forked:
+            self.undo.close()
 
     def dial(self, remote: str, timeout: float) -> kf.Channel:
         return self.engine.connect(remote, timeout=timeout, **self.route._asdict())

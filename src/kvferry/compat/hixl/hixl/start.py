@@ -47,7 +47,7 @@ logger = logging.getLogger("hixl")
 NOTIFIES = 4096  # that wait to be read
 COMM_RES_MOST = 1 << 20  # bytes
 
-_LOCAL_ENGINE = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]]+)(?::(?P<port>-?[0-9]+))?")
+_LOCAL_ENGINE = re.compile(r"(?P<host>\[[^\]]+\]|[^:\[\]]+)(?::(?P<port>-?[0-9]{1,9}))?")
 
 
 Step = tuple[str, Callable[[Session], None]]

@@ -23,6 +23,8 @@ __all__ = ["Transfers"]
 
 logger = logging.getLogger("hixl")
 
+ASK_SECONDS = 1.0  # that transfer_async, which has no timeout, waits to hear of a peer's memory
+
 
 class Transfers:
     """Thread-safe; owns the requests. Transfers over one channel run side by side."""
@@ -39,7 +41,7 @@ class Transfers:
         deadline = time.monotonic() + timeout
         with self._connections.dropping(remote, channel):
             reports = []
-            for batch in batches(rows, self._memory.ranges, channel):
+            for batch in batches(rows, self._memory.ranges, channel, timeout):
                 move = channel.read if op is TransferOp.READ else channel.write
                 reports.append(move(batch, max(deadline - time.monotonic(), 0)))
         self._count(remote, reports, len(rows))
@@ -50,7 +52,7 @@ class Transfers:
         with self._connections.dropping(remote, channel):
             begun: list[kf.Transfer] = []
             try:
-                for batch in batches(rows, self._memory.ranges, channel):
+                for batch in batches(rows, self._memory.ranges, channel, ASK_SECONDS):
                     start = channel.read_async if op is TransferOp.READ else channel.write_async
                     begun.append(start(batch))
             except BaseException:

@@ -68,7 +68,7 @@ class Service(Directory):
         self._client = client
         self._prefix = f"mooncake/{cluster.rstrip('/')}/" if cluster else "mooncake/"
         self._name = name
-        self._announced = False
+        self._announced: bytes | None = None  # where we listen, as it stands there
 
     def find(self, name: str) -> str:
         value = self._client.get(self._rpc_meta(name))
@@ -79,15 +79,16 @@ class Service(Directory):
         return _address(value, name)
 
     def announce(self, host: str, port: int, alive: Callable[[str], bool]) -> None:
-        self._claim(host, port, alive)
-        self._announced = True
+        value = msgspec.json.encode(RpcMeta(host, port))
+        self._claim(value, joined(host, port), alive)
+        self._announced = value
 
-    def _claim(self, host: str, port: int, alive: Callable[[str], bool]) -> None:
-        key, value = self._rpc_meta(self._name), msgspec.json.encode(RpcMeta(host, port))
+    def _claim(self, value: bytes, here: str, alive: Callable[[str], bool]) -> None:
+        key = self._rpc_meta(self._name)
         if self._client.put(key, value):
             return
         there = self.find(self._name)
-        if there != joined(host, port) and alive(there):
+        if there != here and alive(there):
             raise UsageError(f"{self._name!r} is taken, by {there}", cause="name_taken")
         self._client.delete(key)  # left by one that ended without a word
         if not self._client.put(key, value):
@@ -104,10 +105,11 @@ class Service(Directory):
         self._client.put(self._ram(self._name), msgspec.json.encode(segment))
 
     def withdraw(self) -> None:
-        if not self._announced:
+        key = self._rpc_meta(self._name)
+        if self._announced is None or self._client.get(key) != self._announced:
             return  # whatever stands there is somebody else's
         self._client.delete(self._ram(self._name))
-        self._client.delete(self._rpc_meta(self._name))
+        self._client.delete(key)
 
     def _rpc_meta(self, name: str) -> str:
         return f"{self._prefix}rpc_meta/{name}"

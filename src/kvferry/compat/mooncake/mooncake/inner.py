@@ -8,7 +8,7 @@ import random
 import weakref
 
 from kvferry.engine import Engine
-from kvferry.errors import ClosedError, Error, UsageError
+from kvferry.errors import ClosedError, Error, ForkedError, UsageError
 
 from .directory import P2P, Directory, directory_of
 from .names import Named, joined, numeric, parse, wildcard
@@ -43,7 +43,13 @@ class InnerTransferEngine:
         self.peers = Peers(engine, directory.find, link, variables.connect_timeout)
         self.slabs = Slabs(engine, "mooncake-managed")
         self.transfer_timeout = variables.transfer_timeout
-        self._end = weakref.finalize(self, _end, os.getpid(), engine, directory)
+        self._process = os.getpid()
+        self._end = weakref.finalize(self, _end, self._process, engine, directory)
+
+    def check_process(self) -> None:
+        """Raises ForkedError in a forked child, where a lock of ours may be held for ever."""
+        if os.getpid() != self._process:
+            raise ForkedError("the engine belongs to the parent of this process", cause="forked")
 
     def close(self) -> None:
         self._end()

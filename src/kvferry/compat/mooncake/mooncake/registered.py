@@ -18,21 +18,21 @@ def register(engine: Engine, address: int, length: int) -> None:
     """Make a range known to peers; the caller keeps it mapped until `unregister`.
 
     The identical range again counts. Raises UsageError: nothing is mapped there, a partial overlap
-    ("overlap", "name_taken"), or a file that could be cut short; TypeError for what is no integer.
+    ("overlap", "name_taken"), or a file that could be cut short.
     """
-    address, length = index(address), index(length)
     engine.register(_name(address), mapped.view(address, length))
 
 
 def register_all(engine: Engine, addresses: Sequence[int], lengths: Sequence[int]) -> None:
-    """Register every range, or none. Raises as `register`."""
+    """Register every range, or none. Raises as `register`, TypeError for what is no integer."""
     if len(addresses) != len(lengths):
         raise UsageError(
             f"{len(addresses)} addresses and {len(lengths)} lengths", cause="unequal_lengths"
         )
+    ranges = list(zip(map(index, addresses), map(index, lengths), strict=True))
     done: list[int] = []
     try:
-        for address, length in zip(addresses, lengths, strict=True):
+        for address, length in ranges:
             register(engine, address, length)
             done.append(address)
     except Error:

@@ -262,8 +262,9 @@ class TransferEngine:
         """
         _check(opcode, TransferOpcode)
         _check(notify, (TransferNotify, type(None)))
+        message = None if notify is None else notify.encode()
         parts = rows_of(buffers, peer_buffer_addresses, lengths)
-        carry(self._engine(), opcode, target_hostname, parts, notify)
+        carry(self._engine(), opcode, target_hostname, parts, message)
         return OK
 
     # ---- transfers under a number ----
@@ -378,6 +379,7 @@ class TransferEngine:
     def _engine(self) -> InnerTransferEngine:
         if self._inner is None:
             raise ClosedError("initialize was not called, or failed", cause="not_initialized")
+        self._inner.check_process()
         return self._inner
 
 

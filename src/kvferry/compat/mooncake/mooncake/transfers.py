@@ -12,8 +12,8 @@ from kvferry.errors import Error, Full
 
 from .flights import Flights
 from .inner import InnerTransferEngine
-from .moves import Rows, deliver
-from .values import TransferNotify, TransferOpcode
+from .moves import Rows, deliver, left
+from .values import TransferOpcode
 
 __all__ = ["NOTIFY", "carry", "start"]
 
@@ -37,7 +37,7 @@ def carry(
     opcode: TransferOpcode,
     target: str,
     parts: list[Rows],
-    notify: TransferNotify | None = None,
+    notify: bytes | None = None,
 ) -> None:
     """Move them and return when they are there; then tell the peer, if there is a `notify`.
 
@@ -46,12 +46,13 @@ def carry(
     move, deadline = _NOW[opcode], _deadline(inner)
 
     def act(channel: Channel, batch: Batch) -> Report:
-        return move(channel, batch, _left(deadline + batch.bytes))
+        return move(channel, batch, left(deadline + batch.bytes))
 
-    deliver(inner.peers, target, parts, act)
+    reports = deliver(inner.peers, target, parts, deadline, act)
     if notify is not None:
         channel = inner.peers.channel(target)
-        channel.notify(NOTIFY, notify.encode(), timeout=_left(deadline))
+        moved = sum(each.bytes for each in reports)
+        channel.notify(NOTIFY, notify, timeout=left(deadline + moved))
 
 
 def start(
@@ -73,7 +74,7 @@ def start(
         started.append(_patiently(lambda: submit(channel, batch), deadline))
 
     try:
-        deliver(inner.peers, target, parts, act)
+        deliver(inner.peers, target, parts, deadline, act)
     except BaseException:
         _call_back(started)
         raise
@@ -103,7 +104,3 @@ def _call_back(started: list[Transfer]) -> None:
 def _deadline(inner: InnerTransferEngine) -> int:
     """Of a transfer without bytes. For each of them there is a nanosecond more."""
     return now() + int(inner.transfer_timeout * 1e9)
-
-
-def _left(deadline: int) -> float:
-    return max(deadline - now(), 0) / 1e9

@@ -7,6 +7,8 @@ from enum import IntEnum
 
 import msgspec
 
+from kvferry.errors import UsageError
+
 __all__ = ["TransferNotify", "TransferOpcode"]
 
 
@@ -30,7 +32,13 @@ class TransferNotify:
     msg: str = ""
 
     def encode(self) -> bytes:
-        return msgspec.msgpack.encode((self.name, self.msg))
+        """Raises TypeError for what is no text, UsageError for text that has no encoding."""
+        if not (isinstance(self.name, str) and isinstance(self.msg, str)):
+            raise TypeError(f"{self!r}: name and msg are str")
+        try:
+            return msgspec.msgpack.encode((self.name, self.msg))
+        except UnicodeEncodeError as error:
+            raise UsageError(f"a notify: {error}", cause="not_text") from None
 
     @classmethod
     def decode(cls, message: bytes) -> TransferNotify:
