@@ -23,6 +23,7 @@ USED = 64 * KIB  # of the region: what the client writes
 GUARD = 4096
 BOUND = 5.0  # seconds in which everything must be over
 QUICK, PATIENT = 0.25, 20.0
+SETTLING = 0.3  # seconds: a socket is closed a moment after its connection is off the books
 
 # What costs time alone.
 HARMLESS = {"delay"}
@@ -87,7 +88,7 @@ class Lab:
         self.proxy = self._undo.enter_context(self._make_proxy(file, folder / "proxy"))
         assert self.attempt(None) == "done"
         self._await_silence()
-        self._descriptors = descriptors()
+        self._descriptors = fewest_descriptors(SETTLING)
 
     def close(self) -> None:
         self._undo.close()
@@ -206,6 +207,15 @@ def guarded(value: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
+
+
+def fewest_descriptors(seconds: float) -> int:
+    end = time.monotonic() + seconds
+    fewest = descriptors()
+    while time.monotonic() < end:
+        fewest = min(fewest, descriptors())
+        time.sleep(0.001)
+    return fewest
 
 
 def wait_for(there: Callable[[], bool], what: Callable[[], str] = lambda: "waiting") -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from kvferry import Liveness, _core
 from kvferry.address import parse
 from kvferry.engine import connect
 from kvferry.engine.messages import BEAT
+from kvferry.rpc.workers import MAX_WORKERS
 from kvferry.testing import Child
 
 from .conftest import MIB
@@ -149,6 +153,32 @@ def test_a_stopped_peer_dies_and_a_transfer_that_waits_for_it_is_told(
         assert child.hear()[1] == "03030303"
 
 
+def test_a_peer_that_every_worker_waits_for_dies(spawn: Callable[..., Child]) -> None:
+    """Only the verdict ends what they wait for, so it must not need one of them."""
+    child = spawn(serve_quickly)
+    count = MAX_WORKERS + 6
+    with kf.Engine("127.0.0.1:0", options=quick()) as engine, kf.Engine() as caller:
+        peer = engine.connect(child.hear(), path="tcp/host")
+        batch = kf.Batch.of(np.ones(MIB // 16, np.uint8), peer.regions["kv"])
+        peer._ways[0]._slots.warm(count)  # type: ignore[attr-defined]
+
+        def fetch(_: bytes) -> bytes:
+            try:
+                peer.read(batch)
+            except kf.PeerError as error:
+                return error.cause.encode()
+            return b""
+
+        engine.serve("fetch", fetch)
+        channel = caller.connect(engine.addresses[0])
+        child.stop()
+        with ThreadPoolExecutor(count) as threads:
+            calls = [threads.submit(channel.call, "fetch", b"", 20) for _ in range(count)]
+            causes = {call.result() for call in calls}
+        child.resume()
+        assert causes == {b"silent"}
+
+
 @pytest.fixture
 def by_hand(target: kf.Engine) -> Iterator[tuple[connect.Met, socket.socket]]:
     """A control connection to the target, and one for beats that this test sends."""
@@ -222,3 +252,39 @@ def test_a_flood_of_beats_is_a_living_peer(
                 sock.send(_core.BEAT * 65536)
         time.sleep(0.01)
     assert met.connection.lost is None
+
+
+class Hasty:
+    """Beats of which all news is told before who begins one knows its number."""
+
+    def __init__(self, real: _core.Beats) -> None:
+        self._real = real
+        self._told = threading.Event()
+
+    def add(self, *line: Any) -> tuple[int, int]:
+        added = self._real.add(*line)
+        self._told.wait(4 * BEAT_SECONDS)
+        return added
+
+    def news(self) -> list[tuple[int, int]]:
+        news = self._real.news()
+        self._told.set()
+        return news
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def test_who_hangs_up_at_once_is_dead(target: kf.Engine) -> None:
+    heartbeats = target._heartbeats
+    with kf.Engine(options=quick()) as engine:
+        peer = engine.connect(target.addresses[0])  # so that workers are there
+        heartbeats._beats = Hasty(heartbeats._beats)  # type: ignore[assignment]
+        here, there = socket.socketpair()
+        there.close()
+        dead: list[kf.PeerError] = []
+        heartbeat = heartbeats.begin(here, True, "hasty", BEAT_SECONDS, dead.append)
+        until(lambda: len(dead) == 1)
+        assert dead[0].cause == "connection_lost"
+        heartbeat.close()
+        assert peer.liveness is Liveness.ALIVE

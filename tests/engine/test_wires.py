@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 import kvferry as kf
+from kvferry.engine.messages import DATA
 from kvferry.testing import Child
+from kvferry.testing.faults import Proxy
+from kvferry.testing.faults.units import Case, Way
 
 from .conftest import Pair, _pair
 from .target import busy, serve
@@ -100,6 +103,20 @@ def test_a_write_that_a_stopped_peer_does_not_answer_is_unknown(
     assert again is not peer
     again.write(kf.Batch.of(bytes([9]) * SIZE, again.regions["kv"]), timeout=PATIENCE)
     assert target.ask(["digest", "kv", 0, SIZE]) == zlib.crc32(bytes([9]) * SIZE)
+
+
+def test_a_wire_that_cannot_be_dialled_costs_connect_no_more_than_its_timeout(
+    engine: kf.Engine,
+) -> None:
+    with kf.Engine("127.0.0.1:0") as target, Proxy.to(target.addresses[0]) as proxy:
+        proxy.case = Case("drop_unit", 1, Way.TO_CLIENT, 0, DATA)
+
+        def connect() -> None:
+            engine.connect(proxy.address, path="tcp/host", timeout=0.5)
+
+        assert fails(kf.PathRefused, connect) < GRACE - 0.5
+        assert target._tcp._server.wires == 0
+    assert engine._heartbeats._each == {}
 
 
 def test_who_dials_holds_up_neither_other_transfers_nor_the_end(
@@ -194,4 +211,4 @@ def test_nothing_of_a_lost_channel_lands_after_a_new_one_is_open() -> None:
         assert served_at_welcome[0] == 0
         again.write(kf.Batch.of(np.full(MIB, 2, np.uint8), again.regions["kv"]))
         assert set(bytes(theirs.regions["kv"])) == {2}
-        assert ours._channels._given_up == {}
+        assert ours._channels._given_up.each() == {}

@@ -44,6 +44,15 @@ def pair(family: int = socket.AF_INET) -> tuple[socket.socket, socket.socket]:
         return dialled, listener.accept()[0]
 
 
+class Owner:
+    """Somebody whose connection is not lost yet."""
+
+    lost = False
+
+
+US, ANOTHER = Owner(), Owner()
+
+
 class WireBench(Bench):
     """Dials the owner's driver, and proves nothing."""
 
@@ -51,7 +60,7 @@ class WireBench(Bench):
 
     def wire(self, deadline: int | None = None) -> socket.socket:
         ours, theirs = pair(self.family)
-        self.owner.serve(theirs, "us")
+        self.owner.serve(theirs, US)
         return ours
 
 
@@ -264,7 +273,7 @@ def test_a_silent_peer_holds_up_nobody_else(silent: SilentBench, bench: WireBenc
 def test_a_failed_transfer_costs_its_wire_and_the_next_dials(bench: WireBench) -> None:
     region = bench.region(4096)
     batch = Batch.of(noise(3, 4096), bench.attach(region))
-    bench.owner.dismiss("us")
+    bench.owner.dismiss(US)
     assert bench.finish(bench.start(_core.WRITE, batch)) == _core.LOST
     assert not contents(region).any()
     bench.run(_core.WRITE, batch)
@@ -273,9 +282,9 @@ def test_a_failed_transfer_costs_its_wire_and_the_next_dials(bench: WireBench) -
 
 def test_dismissing_one_owner_leaves_the_others(bench: WireBench) -> None:
     ours, theirs = pair()
-    bench.owner.serve(theirs, ("another", 1))
-    bench.owner.dismiss(("another", 1))
-    bench.owner.dismiss(("another", 1))
+    bench.owner.serve(theirs, ANOTHER)
+    bench.owner.dismiss(ANOTHER)
+    bench.owner.dismiss(ANOTHER)
     with ours:
         assert ours.recv(1) == b""
     region = bench.region(4096)
@@ -290,7 +299,7 @@ def test_a_wire_that_begins_while_its_owner_goes_ends_with_it() -> None:
         """Takes its time to begin, and meanwhile the owner goes."""
 
         def serve(self, fd: int, number: int) -> int:
-            going = threading.Thread(target=driver.dismiss, args=("owner",))
+            going = threading.Thread(target=driver.dismiss, args=(US,))
             threads.append(going)
             going.start()
             going.join(0.1)
@@ -305,10 +314,10 @@ def test_a_wire_that_begins_while_its_owner_goes_ends_with_it() -> None:
     real, driver._server = driver._server, Server()  # type: ignore[assignment]
     ours, theirs = socket.socketpair()
     with ours:
-        driver.serve(theirs, "owner")
+        driver.serve(theirs, US)
     for thread in threads:
         thread.join()
-    driver.dismiss("owner")  # as whoever began it does when the owner is gone by then
+    driver.dismiss(US)  # as whoever began it does when the owner is gone by then
     assert events == [("began", 1), ("ended", 1)]
     real.close()
     driver._wires.close()
@@ -319,7 +328,7 @@ def test_after_close_nobody_is_served(bench: WireBench) -> None:
     ours, theirs = pair()
     with ours:
         with pytest.raises(PeerError):
-            bench.owner.serve(theirs, "us")
+            bench.owner.serve(theirs, US)
         assert ours.recv(1) == b""
 
 
@@ -403,5 +412,5 @@ def test_descriptors_are_not_wanted(bench: WireBench) -> None:
 def test_a_link_without_wires_serves_nobody() -> None:
     ours, theirs = pair()
     with ours, pytest.raises(PeerError, match="not served"):
-        FabricDriver(HostRuntime()).serve(theirs, "us")
+        FabricDriver(HostRuntime()).serve(theirs, US)
     assert theirs.fileno() == -1

@@ -386,31 +386,3 @@ def test_accept_may_refuse_or_fail(
         poller.forget(server)
     assert len(seen) == 2
     assert "not accepted" in caplog.text
-
-
-def test_a_bell_is_answered_in_a_worker_one_at_a_time() -> None:
-    poller = Poller("test")
-    bell = os.eventfd(0, os.EFD_NONBLOCK)
-    heard: list[int] = []
-    inside = threading.Semaphore(1)
-    rung = threading.Semaphore(0)
-
-    def ring() -> None:
-        assert inside.acquire(blocking=False)
-        heard.append(threading.get_ident())
-        inside.release()
-        rung.release()
-        if len(heard) == 1:
-            raise RuntimeError("what it does is not the poller's fault")
-
-    try:
-        poller.attend(bell, ring)
-        poller._workers.start()  # as the first connection does
-        for _ in range(5):
-            os.eventfd_write(bell, 1)
-            assert rung.acquire(timeout=10)
-    finally:
-        poller.close()
-        os.close(bell)
-    assert len(heard) == 5
-    assert threading.get_ident() not in heard

@@ -401,9 +401,8 @@ class Channel:
         """Close the channel because of `why`: see close. Nothing in a forked child."""
         if isinstance(self._over, ForkedError):
             return
-        self._die(why)
+        self.doom(why)
         deadline = deadline_after(self._quiet_grace)
-        self._abort_all(why)
         while not (left := self._left(ABORT_AGAIN)) and _core.now() < deadline:
             self._abort_all(why)  # one who had entered and was not in the books yet
         for transfer in list(self._flying):
@@ -417,6 +416,11 @@ class Channel:
             way.close()
         self._control.close()
         self._ended(self)
+
+    def doom(self, why: Error) -> None:
+        """Refuse everything from now on, and tell what is in flight to stop. Does not block."""
+        self._die(why)
+        self._abort_all(why)
 
     def _left(self, timeout: float | None) -> bool:
         """Has everybody left who was submitting? Waits for the last, after the gate was closed."""

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -141,7 +141,7 @@ class Channels:
             if known is not None:
                 return known
             self._beat(us, met, there, deadline)
-            peer = self._peer(us, met, there)
+            peer = self._peer(us, met, there, deadline)
             ways, rejected = self._open_ways(us.facts, peer, options)
             for way in ways:
                 undo.callback(way.close)
@@ -158,7 +158,9 @@ class Channels:
             undo.pop_all()
             undo.callback(channel.close)
             met.connection.serve = serve_channel(channel)
-            met.connection.on_lost = partial(_channel_lost, weakref.ref(channel))
+            met.connection.on_lost = partial(
+                _channel_lost, self._poller.submit, weakref.ref(channel)
+            )
             channel.known_regions.refresh(max(deadline - time.monotonic(), 0))
             with self._lock:
                 if self._closed:
@@ -205,7 +207,7 @@ class Channels:
         for channel in self.live():
             channel.settle_quiet_ones()
 
-    def _peer(self, us: Identity, met: Met, there: Address) -> Peer:
+    def _peer(self, us: Identity, met: Met, there: Address, deadline: float) -> Peer:
         credentials = met.connection.credentials
 
         # A channel that closes waits no longer than its grace, so neither does who dials for it.
@@ -226,6 +228,7 @@ class Channels:
             pidfd=met.control.watch.pidfd if met.control.watch.pidfd >= 0 else None,
             wire=wire,
             watch=met.control.watch,
+            by=deadline_after(max(deadline - time.monotonic(), 0)),
         )
 
     def _wire_address(self, there: Address, theirs: Facts) -> Address:
@@ -285,7 +288,13 @@ class Channels:
 _SAID_AS_IT_IS = {"link_lost", "silent"}
 
 
-def _channel_lost(channel: weakref.ref[Channel], connection: Connection) -> None:
+def _channel_lost(
+    submit: Callable[[Callable[[], None]], None],
+    channel: weakref.ref[Channel],
+    connection: Connection,
+) -> None:
+    """Its transfers are told at once. The rest waits for quiet, and whoever noticed the loss may be
+    one that others wait for: it is done elsewhere."""
     target, cause = channel(), connection.lost
     if target is None or isinstance(cause, ClosedError):
         return  # we closed it ourselves
@@ -294,7 +303,12 @@ def _channel_lost(channel: weakref.ref[Channel], connection: Connection) -> None
         text, symbol = str(cause.args[0]), cause.cause
     gone = PeerError(text, cause=symbol, peer=target.peer, safe_to_retry=False)
     gone.__cause__ = cause
+    target.doom(gone)
+    submit(partial(_end, target, gone))
+
+
+def _end(channel: Channel, why: PeerError) -> None:
     try:
-        target.end(gone)
+        channel.end(why)
     except NotQuiet as error:
-        logger.warning("channel to %s: %s", target.peer, error)
+        logger.warning("channel to %s: %s", channel.peer, error)

@@ -77,9 +77,10 @@ class Engine:
         )
         drivers |= {driver.kind: driver for driver in every}
         self._drivers = drivers
-        self._poller = Poller(f"{self.epoch:016x}"[:8])
+        name = f"{self.epoch:016x}"[:8]
+        self._poller = Poller(name)
         try:
-            self._heartbeats = Heartbeats(limits, self._poller)
+            self._heartbeats = Heartbeats(limits, name)
         except BaseException:
             self._poller.close()
             raise

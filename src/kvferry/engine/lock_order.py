@@ -59,7 +59,11 @@ ORDER = (
     Row("Front._lock", "the connections that peers made"),
     Row("Mailbox._changed", "notifications that were not taken yet"),
     Row("Bells._lock", "the eventfds of event loops"),
-    Row("Heartbeats._lock", "who is sent a beat, and who is awaited"),
+    Row(
+        "Heartbeats._lock",
+        "who is sent a beat, and who is awaited",
+        may={"start a thread": "the first peer of several at once starts it"},
+    ),
     Row("SlotPool._lock", "streams that are idle, and who waits for one"),
     Row("CoprocessorSubmitter._lock", "making a control stream anew"),
     Row("Wires._lock", "wires that exist, and a thread for each"),

@@ -50,6 +50,7 @@ class Peer(NamedTuple):
     wire   dials one more authenticated connection to it, for bytes; blocks to a deadline of
            _core.now() and a bound of its own, raises PeerError, RightsError or Timeout
     watch  tells whether it is still there
+    by     when its channel is to be open, of _core.now(); None: whenever it may be
     """
 
     name: str
@@ -58,6 +59,7 @@ class Peer(NamedTuple):
     pidfd: int | None
     wire: Callable[[int | None], socket.socket]
     watch: PeerWatch | None = None
+    by: int | None = None
 
 
 class Published(NamedTuple):

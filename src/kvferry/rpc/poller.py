@@ -6,7 +6,6 @@ busy another one waits: a handler that blocks delays nobody else.
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
 import os
@@ -33,7 +32,7 @@ JOIN_TIME = 5.0  # seconds close() waits for a handler that does not end
 PAUSE = 0.05  # seconds to the next attempt when a connection cannot be accepted
 
 Accept = Callable[[socket.socket], "Connection | None"]
-Watched = Union[Connection, "_Listener", "_Bell"]
+Watched = Union[Connection, "_Listener"]
 
 logger = log.get("kvferry.rpc")
 
@@ -92,15 +91,6 @@ class Poller:
                 entry = (deadline, next(self._order), weakref.ref(connection))
                 heapq.heappush(self._deadlines, entry)
             self.submit(_nothing)  # the worker it wakes goes to sleep again, until the deadline
-
-    def attend(self, bell: int, ring: Job) -> None:
-        """Runs `ring` in a worker, one at a time, whenever the eventfd `bell` was rung.
-
-        The descriptor stays the caller's, who closes it after the poller. Threads start with the
-        first connection.
-        """
-        self.register(bell, _Bell(self, bell, ring))
-        self.arm(bell, select.EPOLLIN)
 
     def forget(self, watched: Connection | socket.socket) -> None:
         """Leaves it open but unattended: a connection answers no more, a socket accepts no more."""
@@ -268,23 +258,6 @@ class _Listener:
         self._poller.rearm(self._fd, self)
         if sock is not None:
             self._accepted(sock)
-
-
-class _Bell:
-    """An eventfd that takes turns."""
-
-    def __init__(self, poller: Poller, fd: int, ring: Job) -> None:
-        self._poller = poller
-        self._fd = fd
-        self._ring = ring
-
-    def turn(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._fd)
-        try:
-            self._ring()
-        finally:
-            self._poller.rearm(self._fd, self)
 
 
 def _too_late() -> PeerError:

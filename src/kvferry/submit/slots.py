@@ -80,15 +80,15 @@ class SlotPool:
             missing = self._reserve(max(0, min(streams, self._limit) - len(self._streams)))
         self.give(self._fill(_Find([], missing), None))
 
-    def take(self, streams: int) -> Slot:
-        """A slot of so many streams. Raises Full when the pool has not got them."""
+    def take(self, streams: int, deadline: int | None = None) -> Slot:
+        """A slot of so many streams, made by the deadline. Raises Full: there are not as many."""
         found = self._look(streams)
         if found is None:
             self._reclaim()
             found = self._look(streams)
         if found is None:
             raise self._full(streams)
-        return self._fill(found, None)
+        return self._fill(found, deadline)
 
     def wait(
         self, streams: int, deadline: int | None, unwanted: Callable[[], bool] = lambda: False
