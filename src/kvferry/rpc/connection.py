@@ -211,7 +211,7 @@ class Connection:
         with self._lock:
             if self.lost is not None:
                 return
-            self.lost = why.with_traceback(None)  # whose frames would keep us, and we it
+            self.lost = _without_frames(why)
             self._unwatch()
             self._calls.fail(lambda: self._gone(why))
             led, told = self._calls.led, self._on_lost
@@ -453,6 +453,16 @@ class Connection:
         error = PeerError(f"connection lost: {text}", cause="connection_lost", peer=self.peer)
         error.__cause__ = why
         return error
+
+
+def _without_frames(error: Error) -> Error:
+    """It is kept, and must not keep what stood in the frames that it and its causes went through:
+    this connection, or descriptors that were lent to a reply."""
+    each: BaseException | None = error
+    while each is not None:
+        each.__traceback__ = None
+        each = each.__cause__ or each.__context__
+    return error
 
 
 def _keep_alive(sock: socket.socket) -> None:
