@@ -288,3 +288,16 @@ def test_who_hangs_up_at_once_is_dead(target: kf.Engine) -> None:
         assert dead[0].cause == "connection_lost"
         heartbeat.close()
         assert peer.liveness is Liveness.ALIVE
+
+
+def test_who_never_beats_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that proved itself, and then stood still before it began to beat."""
+    now = time.monotonic()
+    with kf.Engine("127.0.0.1:0", options=quick()) as theirs, kf.Engine(options=quick()) as ours:
+        monkeypatch.setattr(ours._channels, "_beat", lambda *_: None)
+        peer = ours.connect(theirs.addresses[0])
+        assert not peer.closed
+        theirs._poller._clock = lambda: now + 60
+        theirs._poller.submit(lambda: None)  # somebody looks at the deadlines
+        until(lambda: peer.closed)
+        assert not theirs._front._inbounds

@@ -120,6 +120,7 @@ class Inbound:
         self._beat = message.facts.beat_ms / 1000
         self._front.end_given_up(message.given_up, self.epoch)
         connection.limit = LIMIT
+        connection.awaited = "beats"
         connection.authenticated = True
         self._phase = Phase.OPEN
         pulse = self._front.share_pulse() if connection.credentials else []
@@ -211,6 +212,9 @@ class Inbound:
     def beat(self, sock: socket.socket, heartbeats: Heartbeats) -> None:
         """Beat with the peer over a connection that it made for that; takes it over."""
         self.heartbeat = heartbeats.begin(sock, True, self.peer, self._beat, self.lose)
+        connection = self._connection
+        if connection is not None:
+            connection.awaited = None
 
     @property
     def lost(self) -> bool:

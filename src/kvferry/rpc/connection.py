@@ -70,6 +70,7 @@ class Connection:
     serve          settable; requests read later are answered by the new one
     limit          settable; bytes a message may have, in either direction
     authenticated  settable; until then the peer may have one unanswered request at a time
+    awaited        settable; what else the peer owes before the deadline that a poller was given
     peer           settable; who is at the other end, for messages
     credentials    (pid, uid) of the process that connected or listened; None across TCP
     hand_over      settable by `serve`: after its reply the socket is given to it (see release)
@@ -93,6 +94,7 @@ class Connection:
             _keep_alive(sock)
         self.serve = serve
         self.authenticated = False
+        self.awaited: str | None = None
         self.hand_over: Callable[[socket.socket], None] | None = None
         self.peer = peer.name(sock)
         self.credentials = peer.credentials(sock)  # now: later the socket may be closed

@@ -81,7 +81,8 @@ class Poller:
     def watch(self, connection: Connection, *, deadline: float | None = None) -> None:
         """Serves `connection` until it is lost.
 
-        It is lost unless `authenticated` by `deadline`, a time of the poller's clock. Raises
+        It is lost unless `authenticated`, and nothing is `awaited` any more, by `deadline`, a time
+        of the poller's clock. Raises
         ClosedError or PeerError when poller or connection are over already.
         """
         connection.attach(self)
@@ -190,12 +191,12 @@ class Poller:
             while self._deadlines:
                 deadline, _, known = self._deadlines[0]
                 connection = known()
-                waits = connection is not None and not connection.authenticated
+                waits = connection is not None and bool(_owed(connection))
                 if waits and deadline > now:
                     break
                 heapq.heappop(self._deadlines)
                 if connection is not None and waits:
-                    return partial(connection.lose, _too_late()), 0.0
+                    return partial(connection.lose, _too_late(_owed(connection))), 0.0
             until = self._deadlines[0][0] - now if self._deadlines else self._idle
             return None, min(until, self._idle)
 
@@ -260,8 +261,12 @@ class _Listener:
             self._accepted(sock)
 
 
-def _too_late() -> PeerError:
-    return PeerError("the peer did not prove itself in time", cause="not_authenticated")
+def _owed(connection: Connection) -> str | None:
+    return connection.awaited if connection.authenticated else "its proof"
+
+
+def _too_late(owed: str | None) -> PeerError:
+    return PeerError(f"the peer did not send {owed} in time", cause="not_authenticated")
 
 
 def _nothing() -> None:
