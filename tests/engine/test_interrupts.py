@@ -58,6 +58,7 @@ def test_nothing_lands_after_an_interrupted_read(pair: Pair, strikes: None, stre
             strike_in(20 + 7 * turn)
             peer.read(batch)
             strike_in(0)
+            strike_in(0)  # a signal that came in the call before strikes here, not later
         except Strike:
             interrupted += 1
         seen = buffer.copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -12,7 +12,9 @@ from kvferry.errors import PeerError
 from kvferry.rpc import Connection, Poller
 
 
-def test_why_it_was_lost_keeps_no_frames_and_so_no_lent_descriptors() -> None:
+def test_why_it_was_lost_keeps_no_frames_and_so_no_lent_descriptors(
+    eventually: Callable[[Callable[[], bool]], bool],
+) -> None:
     """A reply that cannot be sent any more; its descriptors are closed with the last reference."""
     lent = os.memfd_create("kvferry-lent")
 
@@ -33,6 +35,7 @@ def test_why_it_was_lost_keeps_no_frames_and_so_no_lent_descriptors() -> None:
         poller.watch(server)
         with pytest.raises(Exception, match="closed"):
             client.call(b"", timeout=10)
+        assert eventually(lambda: server.lost is not None)
     finally:
         poller.close()
     assert isinstance(server.lost, PeerError)
