@@ -217,7 +217,7 @@ def mappings(held: dict[str, int]) -> list[str]:
 
 
 @pytest.mark.parametrize("options", [FABRIC, DIRECT])
-@pytest.mark.parametrize("rounds", [4, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [2, pytest.param(50, marks=pytest.mark.slow)])
 def test_8_threads_transfer_while_others_connect_and_register(
     side: MakeSide, options: dict[str, str], rounds: int
 ) -> None:
@@ -251,7 +251,8 @@ def test_8_threads_transfer_while_others_connect_and_register(
     for thread in threads:
         thread.start()
     for _ in range(rounds):
-        assert ours.engine.connect(restless.name, 5000) == hixl.SUCCESS
+        # Long: threads that do nothing but ask have the interpreter most of the time.
+        assert ours.engine.connect(restless.name, 60_000) == hixl.SUCCESS
         assert ours.engine.disconnect(restless.name) == hixl.SUCCESS
     over.set()
     for thread in threads:

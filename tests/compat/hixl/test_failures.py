@@ -20,6 +20,8 @@ EXPECTED = {
     kf.Cancelled: hixl.FAILED,
     kf.NoMemory: hixl.RESOURCE_EXHAUSTED,
     kf.Full: hixl.RESOURCE_EXHAUSTED,
+    kf.Unsupported: hixl.UNSUPPORTED,
+    kf.DeviceError: hixl.FAILED,
 }
 
 
