@@ -48,6 +48,12 @@ def test_an_empty_token_is_refused() -> None:
     assert caught.value.cause == "token"
 
 
+def test_where_the_acl_library_lies() -> None:
+    assert from_environment({}).acl_library is None
+    assert from_environment({"KVFERRY_ACL_LIBRARY": ""}).acl_library is None
+    assert from_environment({"KVFERRY_ACL_LIBRARY": "/a.so"}).acl_library == "/a.so"
+
+
 @pytest.mark.parametrize("text", ["1", "64", "007"])
 def test_copy_engines(text: str) -> None:
     assert from_environment({"KVFERRY_COPY_ENGINES": text}).copy_engines == int(text)

@@ -8,6 +8,7 @@ from kvferry import errors
 from kvferry.errors import (
     Cancelled,
     ClosedError,
+    DeviceError,
     Error,
     ForkedError,
     Full,
@@ -17,6 +18,7 @@ from kvferry.errors import (
     PeerError,
     RightsError,
     Timeout,
+    Unsupported,
     UsageError,
 )
 
@@ -31,6 +33,8 @@ BUILTINS: dict[type[Error], type[Exception]] = {
     Cancelled: Error,
     NoMemory: MemoryError,
     Full: BlockingIOError,
+    Unsupported: NotImplementedError,
+    DeviceError: OSError,
 }
 SPECIAL: dict[type[Error], type[Exception]] = {PathRefused: ConnectionError, NotQuiet: Timeout}
 
@@ -52,9 +56,12 @@ def test_caught_by_its_builtin_with_its_fields(kind: type[Error]) -> None:
             range=(0x1000, 0x20),
             bytes_moved=None,
             safe_to_retry=False,
+            code=507899,
+            detail="in their words",
         )
     error = caught.value
     assert isinstance(error, Error)
+    assert (error.code, error.detail) == (507899, "in their words")
     assert (error.cause, error.peer, error.index) == ("because", "h:1", 3)
     assert (error.range, error.bytes_moved, error.safe_to_retry) == ((0x1000, 0x20), None, False)
     assert str(error) == "it went wrong, descriptor 3, range 0x1000+0x20, peer h:1 [because]"
@@ -68,6 +75,7 @@ def test_by_default_nothing_moved(kind: type[Error]) -> None:
     error = kind("it went wrong", cause="because")
     assert (error.peer, error.index, error.range) == (None, None, None)
     assert (error.bytes_moved, error.safe_to_retry) == (0, True)
+    assert (error.code, error.detail) == (None, None)
     assert str(error) == "it went wrong [because]"
 
 

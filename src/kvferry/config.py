@@ -7,6 +7,11 @@ KVFERRY_BOUNCE        the pool of staging paths, NUM:SIZE_MB; 0:0 stages nothing
 KVFERRY_STATS_EVERY   seconds between two dumps of statistics to the log; default: 0, none
 KVFERRY_PTRACER       1: every process of this user may reach this one's memory over cma, also where
                       Yama allows that to its ancestors alone; default: 0
+KVFERRY_BEAT          seconds between two beats; default: 10
+KVFERRY_SUSPECT_AFTER seconds of silence after which a peer is suspected; default: 30
+KVFERRY_DEAD_AFTER    seconds of silence after which it is dead; default: 120
+KVFERRY_ACL_LIBRARY   the library with CANN's ACL functions, a path or a name;
+                      default: libascendcl.so and its newer names
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ class Options:
     beat          seconds between two beats by which peers know that this engine lives
     suspect_after seconds of silence after which a peer is suspected
     dead_after    seconds of silence after which a suspect is dead, and its channels end
+    acl_library   where CANN's ACL functions are, instead of where they are usually found
     """
 
     token_file: Path
@@ -55,6 +61,7 @@ class Options:
     beat: float = 10.0
     suspect_after: float = 30.0
     dead_after: float = 120.0
+    acl_library: str | None = None
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
@@ -73,6 +80,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
         beat=_seconds(environ, "KVFERRY_BEAT", "10"),
         suspect_after=_seconds(environ, "KVFERRY_SUSPECT_AFTER", "30"),
         dead_after=_seconds(environ, "KVFERRY_DEAD_AFTER", "120"),
+        acl_library=environ.get("KVFERRY_ACL_LIBRARY") or None,
     )
 
 

@@ -11,6 +11,8 @@
     |  `- NotQuiet                   time: aborted, and a byte may still land
     |- Cancelled(Exception)          you cancelled it; quiet
     |- NoMemory(MemoryError)         the machine has not got the memory
+    |- Unsupported(NotImplementedError)  the machine, or a library on it, cannot do it at all
+    |- DeviceError(OSError)          a device or its driver failed
     `- Full(BlockingIOError)         a bounded queue or pool is full; try again later
 
 Each also inherits the closest builtin, so code that knows nothing of kvferry catches it too.
@@ -23,6 +25,7 @@ from collections.abc import Callable
 __all__ = [
     "Cancelled",
     "ClosedError",
+    "DeviceError",
     "Error",
     "ForkedError",
     "Full",
@@ -32,6 +35,7 @@ __all__ = [
     "PeerError",
     "RightsError",
     "Timeout",
+    "Unsupported",
     "UsageError",
 ]
 
@@ -45,6 +49,8 @@ class Error(Exception):
     range          (start, length) in bytes of the offending range: an absolute address
     bytes_moved    bytes known to be visible at the destination; None: unspecified
     safe_to_retry  the same call may be made again without risking older bytes on top of newer
+    code           the number that another project's library gave it; None: it is ours
+    detail         all that library said about it
     """
 
     def __init__(
@@ -57,6 +63,8 @@ class Error(Exception):
         range: tuple[int, int] | None = None,
         bytes_moved: int | None = 0,
         safe_to_retry: bool = True,
+        code: int | None = None,
+        detail: str | None = None,
     ) -> None:
         super().__init__(message)
         self.cause = cause
@@ -65,6 +73,8 @@ class Error(Exception):
         self.range = range
         self.bytes_moved = bytes_moved
         self.safe_to_retry = safe_to_retry
+        self.code = code
+        self.detail = detail
 
     def again(self) -> Error:
         """A twin to raise: one that was raised refers to the frames it passed through."""
@@ -154,3 +164,11 @@ class NoMemory(Error, MemoryError):
 
 class Full(Error, BlockingIOError):
     """A bounded queue or pool is full."""
+
+
+class Unsupported(Error, NotImplementedError):
+    """This machine, or a library on it, cannot do it at all. Nothing moved."""
+
+
+class DeviceError(Error, OSError):
+    """A device or its driver failed. What moved is unspecified, and it need not be quiet."""

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvferry.bench import Finding, Machine, State, doctor, examine, judge, read_machine
 from kvferry.bench.finding import Verdict
+from tests.runtime.cann.stubs import build
 
 
 def machine(**facts: Any) -> Machine:
@@ -82,6 +84,11 @@ def test_an_older_kernel_is_named(
         (judge.packages({"torch": True, "nixl": False}), State.OK, "present: torch; absent"),
         (judge.copies(["memcpy", "nt_avx2"], "nt_avx2"), State.OK, "nt_avx2 for large copies"),
         (judge.copies(["memcpy"], "memcpy"), State.WARN, "memcpy only"),
+        (judge.acl(["l.so"], (1, 17, 0), "A", {}), State.OK, "l.so: ACL 1.17.0 for A"),
+        (judge.acl(["l.so"], (1, 17, 0), None, {}), State.OK, "a processor it does not name"),
+        (judge.acl(["l"], (1, 1, 0), "A", {"c": ["f", "g"]}), State.WARN, "without c (lacks f, g)"),
+        (judge.no_acl("why", False), State.OK, "needed for Ascend devices only: why"),
+        (judge.no_acl("why", True), State.WARN, "why"),
     ],
 )
 def test_judges(verdict: Verdict, state: State, says: str) -> None:
@@ -106,3 +113,29 @@ def test_judges_container_limits() -> None:
     assert tight.state is State.WARN
     assert "memory 1024 MiB, processors 1.5 of 4" in tight.detail
     assert "throttled" in tight.detail
+
+
+def examine_cann() -> Finding:
+    return doctor._examine("CANN", doctor.PROBES["CANN"])
+
+
+def test_cann_is_found_where_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stub = build(tmp_path / "libcann.so", leave_out=["aclrtStreamStop"])
+    monkeypatch.setenv("KVFERRY_ACL_LIBRARY", str(stub))
+    assert examine_cann() == Finding(
+        "CANN",
+        State.WARN,
+        f"{stub}: ACL 1.17.3 for Ascend910_0000, without stream stop (lacks aclrtStreamStop); "
+        "a newer CANN may have them",
+    )
+
+
+def test_cann_that_was_asked_for_and_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVFERRY_ACL_LIBRARY", str(tmp_path / "libcann.so"))
+    finding = examine_cann()
+    assert finding.state is State.WARN
+    assert f"{tmp_path / 'libcann.so'}: cannot open shared object file" in finding.detail

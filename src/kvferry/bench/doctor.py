@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 from .. import _core
+from ..config import from_environment
+from ..errors import Unsupported
+from ..runtime.cann import open_library
 from . import judge
 from .finding import Finding, State, Verdict
 from .machine import read_machine, read_text
@@ -105,6 +108,16 @@ def identity() -> Verdict:
     )
 
 
+def acl() -> Verdict:
+    wanted = from_environment().acl_library
+    try:
+        library = open_library(wanted)
+    except Unsupported as error:
+        return judge.no_acl(str(error.args[0]), wanted is not None)
+    lacking = {capability.value: names for capability, names in library.missing.items()}
+    return judge.acl(library.opened, library.version(), library.soc(), lacking)
+
+
 # Name -> what examines it. Names are stable; none begins another.
 PROBES: dict[str, Callable[[], Verdict]] = {
     "memory files": memory_files,
@@ -120,6 +133,7 @@ PROBES: dict[str, Callable[[], Verdict]] = {
     "container limits": lambda: judge.container(read_machine()),
     "identity": identity,
     "copy": lambda: judge.copies(_core.copy_variants(), _core.nt_variant()),
+    "CANN": acl,
     "optional packages": lambda: judge.packages(
         {name: find_spec(name) is not None for name in OPTIONAL}
     ),

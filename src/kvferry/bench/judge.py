@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .finding import State, Verdict
 from .machine import Machine
 
 __all__ = [
+    "acl",
     "boot",
     "container",
     "copies",
@@ -15,6 +16,7 @@ __all__ = [
     "dumpable",
     "huge_pages",
     "locked_memory",
+    "no_acl",
     "packages",
     "ptrace",
 ]
@@ -107,6 +109,28 @@ def packages(present: Mapping[str, bool]) -> Verdict:
     have = ", ".join(name for name, there in present.items() if there) or "none"
     lack = ", ".join(name for name, there in present.items() if not there) or "none"
     return Verdict(State.OK, f"present: {have}; absent, none of them needed: {lack}")
+
+
+def acl(
+    opened: Sequence[str],
+    version: tuple[int, int, int],
+    soc: str | None,
+    lacking: Mapping[str, Sequence[str]],
+) -> Verdict:
+    """CANN's library, and capabilities that it has not got, each with the functions it lacks."""
+    said = ".".join(map(str, version))
+    facts = f"{', '.join(opened)}: ACL {said} for {soc or 'a processor it does not name'}"
+    if not lacking:
+        return Verdict(State.OK, facts)
+    parts = "; ".join(f"{name} (lacks {', '.join(names)})" for name, names in lacking.items())
+    return Verdict(State.WARN, f"{facts}, without {parts}; a newer CANN may have them")
+
+
+def no_acl(why: str, asked_for: bool) -> Verdict:
+    """Most machines have no Ascend device and lack nothing."""
+    if asked_for:
+        return Verdict(State.WARN, why)
+    return Verdict(State.OK, f"absent, needed for Ascend devices only: {why}")
 
 
 def copies(variants: list[str], chosen: str) -> Verdict:

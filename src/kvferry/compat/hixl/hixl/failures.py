@@ -38,6 +38,7 @@ _KINDS: tuple[tuple[type[Exception], int], ...] = (
     (kf.UsageError, codes.PARAM_INVALID),
     (kf.RightsError, codes.PARAM_INVALID),
     (kf.PathRefused, codes.UNSUPPORTED),
+    (kf.Unsupported, codes.UNSUPPORTED),
     (kf.Timeout, codes.TIMEOUT),
     (kf.NoMemory, codes.RESOURCE_EXHAUSTED),
     (kf.Full, codes.RESOURCE_EXHAUSTED),
