@@ -1,4 +1,4 @@
-"""Builds the native core; everything else stands in pyproject.toml.
+"""Builds the native core and the software NPU; everything else stands in pyproject.toml.
 
 Developers: ``python setup.py build_ext --inplace --sanitize=address,undefined`` builds it under
 sanitizers; scripts/sanitize runs the tests on such a build.
@@ -17,6 +17,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 CORE = Path("src/kvferry/_core")
+NPU = Path("src/kvferry/npu")
 
 CFLAGS = [
     "-std=c11",
@@ -50,6 +51,17 @@ int main(void) {
 """
 
 
+# Not a module: a library that programs load in the place of the ACL runtime's.
+SOFTWARE_NPU = Extension(
+    "kvferry.npu.libascendcl",
+    sources=sorted(str(path) for path in NPU.glob("*.c")),
+    depends=sorted(str(path) for path in NPU.rglob("*.h")),
+    include_dirs=[str(NPU)],
+    extra_compile_args=CFLAGS,
+    extra_link_args=["-pthread"],
+)
+
+
 class BuildCore(build_ext):
     """Looks for a compiler before it needs one, so that its absence is one line."""
 
@@ -61,6 +73,15 @@ class BuildCore(build_ext):
     def initialize_options(self) -> None:
         super().initialize_options()
         self.sanitize: str | None = None
+
+    def get_ext_filename(self, fullname: str) -> str:
+        # Asked with the name of the package in front, and without.
+        if SOFTWARE_NPU.name.endswith(fullname):
+            return str(Path(*fullname.split(".")).with_suffix(".so"))
+        return str(super().get_ext_filename(fullname))
+
+    def get_libraries(self, ext: Extension) -> list[str]:
+        return [] if ext is SOFTWARE_NPU else list(super().get_libraries(ext))
 
     def build_extensions(self) -> None:
         missing = missing_tool(self.compiler.compiler_so)
@@ -101,7 +122,8 @@ setup(
             include_dirs=[str(CORE)],
             extra_compile_args=CFLAGS,
             extra_link_args=["-pthread"],
-        )
+        ),
+        SOFTWARE_NPU,
     ],
     cmdclass={"build_ext": BuildCore},
 )

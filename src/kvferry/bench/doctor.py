@@ -115,7 +115,8 @@ def acl() -> Verdict:
     except Unsupported as error:
         return judge.no_acl(str(error.args[0]), wanted is not None)
     lacking = {capability.value: names for capability, names in library.missing.items()}
-    return judge.acl(library.opened, library.version(), library.soc(), lacking)
+    soc = f"the software NPU as {library.soc()}" if library.software else library.soc()
+    return judge.acl(library.opened, library.version(), soc, lacking)
 
 
 # Name -> what examines it. Names are stable; none begins another.

@@ -18,6 +18,8 @@ __all__ = ["NAMES", "Library", "open_library"]
 # Which of them holds a function depends on the release; the classic name first.
 NAMES = ("libascendcl.so", "libacl_rt.so", "libacl_rt_impl.so")
 
+SOFTWARE_NPU = "npu_books"  # a function that it alone has
+
 REMEDY = "source CANN's set_env.sh before the start, or set KVFERRY_ACL_LIBRARY to the library"
 
 Call = Callable[..., Any]
@@ -30,6 +32,7 @@ class Library:
     opened   the libraries that functions were looked for in
     refused  those that did not open, with the reason
     missing  capabilities that cannot be had, with the functions that they lack
+    software whether it is the software NPU, of which nothing may be said of Ascend
     """
 
     def __init__(self, opened: dict[str, ctypes.CDLL], refused: dict[str, str]) -> None:
@@ -37,6 +40,7 @@ class Library:
         self.refused = refused
         found = {name: _find(each, opened.values()) for name, each in FUNCTIONS.items()}
         self._calls = {name: call for name, call in found.items() if call is not None}
+        self.software = any(hasattr(library, SOFTWARE_NPU) for library in opened.values())
         self.missing = _missing(FUNCTIONS.keys() - self._calls.keys())
 
     def has(self, capability: Capability) -> bool:

@@ -1,0 +1,34 @@
+"""Every C program of this folder on the software NPU, under sanitizers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.native.harness import SANITIZERS, run_sanitized, why_not
+from tests.npu.building import PROGRAMS, build_library, build_program
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The library under a sanitizer, built once."""
+    return cache(lambda sanitizer: build_library(tmp_path_factory.mktemp("npu"), sanitizer))
+
+
+@pytest.mark.parametrize(
+    "sanitizer",
+    [
+        pytest.param(each, marks=pytest.mark.slow if each == "thread" else ())
+        for each in SANITIZERS
+    ],
+)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_runs_clean(program: Path, sanitizer: str, library: Callable[[str], Path]) -> None:
+    reason = why_not(sanitizer)
+    if reason is not None:
+        pytest.skip(reason)
+    run = run_sanitized(build_program(program, library(sanitizer), sanitizer), sanitizer)
+    assert run.returncode == 0, run.stdout + run.stderr
