@@ -20,10 +20,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.mark.parametrize(
     "sanitizer",
-    [
-        pytest.param(each, marks=pytest.mark.slow if each == "thread" else ())
-        for each in SANITIZERS
-    ],
+    [pytest.param(each, marks=pytest.mark.slow if each == "thread" else ()) for each in SANITIZERS],
 )
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_runs_clean(program: Path, sanitizer: str, library: Callable[[str], Path]) -> None:
