@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 import kvferry as kf
-from kvferry.engine import channels, connect
+from kvferry.engine import channels, connect, messages
 from kvferry.engine.given_up import GIVEN_UP_KEPT, GivenUp
 from kvferry.engine.inbound import Inbound
 from kvferry.engine.messages import DATA
+from kvferry.link import Facts
 from kvferry.testing import Child
 
 from .quick import MIB, quick, serve_quickly
@@ -190,3 +191,11 @@ def test_the_oldest_epochs_are_forgotten() -> None:
     given_up.told(2, [b"a", b"b"])
     given_up.told(0, [b"a"])
     assert (given_up.each()[1], 2 in given_up.each()) == ((b"b",), False)
+
+
+@pytest.mark.parametrize("tickets", [[bytes(17)], [bytes(16)] * 2049], ids=["long", "many"])
+def test_tickets_that_none_of_us_would_tell_are_no_message(tickets: list[bytes]) -> None:
+    facts = Facts(epoch=1, boot="", network=0, links={})
+    told = messages.encode(messages.Proof(b"", "somebody", facts, b"", tickets))
+    with pytest.raises(kf.PeerError, match="not a message"):
+        messages.decode(told)

@@ -283,7 +283,7 @@ def test_who_hangs_up_at_once_is_dead(target: kf.Engine) -> None:
         here, there = socket.socketpair()
         there.close()
         dead: list[kf.PeerError] = []
-        heartbeat = heartbeats.begin(here, True, "hasty", BEAT_SECONDS, dead.append)
+        heartbeat = heartbeats.begin(here, "hasty", BEAT_SECONDS, dead.append, called=True)
         until(lambda: len(dead) == 1)
         assert dead[0].cause == "connection_lost"
         heartbeat.close()

@@ -114,16 +114,6 @@ class Channel:
         return Liveness.DEAD if self.stale() or heartbeat is None else heartbeat.state
 
     @property
-    def ticket(self) -> bytes:
-        """By which the peer knows this channel."""
-        return self._control.ticket
-
-    @property
-    def was_lost(self) -> bool:
-        """Is it over without the peer's knowledge, or with bytes under way to it?"""
-        return isinstance(self._over, PeerError) or (self._astray and self.closed)
-
-    @property
     def closed(self) -> bool:
         return self._over is not None
 
@@ -292,8 +282,8 @@ class Channel:
 
     def settle(self, transfer: Transfer) -> None:
         """`transfer` is quiet: fix its outcome, once, and give back what it holds."""
-        tally = self._tallies[transfer.d.way]
-        if not transfer.land(self._watch, tally) and transfer.state == _core.PENDING:
+        landed = transfer.land(self._watch, self._tallies[transfer.d.way])
+        if not landed and transfer.state == _core.PENDING:
             self._note_loss(transfer)
             failure = Failure.of(transfer, self._watch.gone())
             if not transfer.end(failure):
@@ -301,7 +291,8 @@ class Channel:
         self._flying.pop(transfer, None)
         if transfer.lent is not None:
             self._give_back(transfer)
-        self._end_if_lost(transfer)
+        if not landed:
+            self._end_if_lost(transfer)
 
     def _note_loss(self, transfer: Transfer) -> None:
         """Before anybody is told, since who is may connect anew."""
@@ -425,6 +416,16 @@ class Channel:
     def _left(self, timeout: float | None) -> bool:
         """Has everybody left who was submitting? Waits for the last, after the gate was closed."""
         return self._gate.drain(None if timeout is None else deadline_after(timeout))
+
+    @property
+    def ticket(self) -> bytes:
+        """By which the peer knows this channel."""
+        return self._control.ticket
+
+    @property
+    def was_lost(self) -> bool:
+        """Is it over without the peer's knowledge, or with bytes under way to it?"""
+        return isinstance(self._over, PeerError) or (self._astray and self.closed)
 
     def stale(self) -> bool:
         """Is it closed, or its peer gone?"""

@@ -174,7 +174,11 @@ class Channels:
         left, epoch = max(deadline - time.monotonic(), 0), met.facts.epoch
         sock = dial_again(us, there, BEAT, met.control.ticket, epoch, self._poller, left)
         met.control.heartbeat = self._heartbeats.begin(
-            sock, False, met.control.peer, met.facts.beat_ms / 1000, met.control.lose
+            sock,
+            met.control.peer,
+            met.facts.beat_ms / 1000,
+            met.control.lose,
+            called=False,
         )
 
     def _find(self, epoch: int | None, options: ChannelOptions) -> Channel | None:

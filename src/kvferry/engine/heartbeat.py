@@ -79,7 +79,7 @@ class Heartbeats:
             raise NoMemory("no memory, or no descriptor, for beats", cause="no_memory") from error
 
     def begin(
-        self, sock: socket.socket, called: bool, peer: str, beat: float, on_dead: OnDead
+        self, sock: socket.socket, peer: str, beat: float, on_dead: OnDead, *, called: bool
     ) -> Heartbeat:
         """Beat over `sock`, which is taken over, with a peer that beats every `beat` seconds.
 

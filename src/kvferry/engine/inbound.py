@@ -68,7 +68,7 @@ class Inbound:
         self.links: Links | None = None
         self.heartbeat: Heartbeat | None = None
         self.beats_asked = itertools.count()  # by how many connections; the first may
-        self.ticket = secrets.token_bytes(16)
+        self.ticket = secrets.token_bytes(messages.TICKET_SIZE)
         self.peer = "?"
         self.epoch = 0
 
@@ -211,7 +211,7 @@ class Inbound:
 
     def beat(self, sock: socket.socket, heartbeats: Heartbeats) -> None:
         """Beat with the peer over a connection that it made for that; takes it over."""
-        self.heartbeat = heartbeats.begin(sock, True, self.peer, self._beat, self.lose)
+        self.heartbeat = heartbeats.begin(sock, self.peer, self._beat, self.lose, called=True)
         connection = self._connection
         if connection is not None:
             connection.awaited = None

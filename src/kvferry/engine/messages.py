@@ -26,6 +26,8 @@ __all__ = [
     "BEAT",
     "CONTROL",
     "DATA",
+    "GIVEN_UP_TOLD",
+    "TICKET_SIZE",
     "VERSION",
     "Announce",
     "Call",
@@ -55,6 +57,12 @@ DATA = "data"
 BEAT = "beat"
 
 
+TICKET_SIZE = 16  # bytes
+GIVEN_UP_TOLD = 2048  # fits into a message of one who has not proved anything yet
+
+Ticket = Annotated[bytes, msgspec.Meta(max_length=TICKET_SIZE)]
+
+
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     version: int
     purpose: str
@@ -78,8 +86,8 @@ class Proof(msgspec.Struct, frozen=True, tag="proof"):
     proof: bytes
     name: str
     facts: Facts
-    ticket: bytes = b""
-    given_up: list[bytes] = []
+    ticket: Ticket = b""
+    given_up: Annotated[list[Ticket], msgspec.Meta(max_length=GIVEN_UP_TOLD)] = []
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
@@ -90,7 +98,7 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     name: str
     facts: Facts
     door: bytes
-    ticket: bytes
+    ticket: Ticket
 
 
 class ListRegions(msgspec.Struct, frozen=True, tag="list"):

@@ -198,9 +198,8 @@ class TcpLink(StreamLink):
         super().__init__(peer, path, submitter(1))
         self._wide = submitter(submitters.streams)
         self._inline_below = submitters.inline_below
-        self._slots.give(
-            self._slots.take(1, peer.by)
-        )  # the first wire shows whether the path works
+        # The first wire shows whether the path works.
+        self._slots.give(self._slots.take(1, peer.by))
 
     def attach(self, published: Published) -> RemoteRegion:
         return attach_registered(published, self.peer, self.epoch, self.path)

@@ -17,7 +17,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Union
 
 from .. import log
 from ..errors import ClosedError, Error, NoMemory, PeerError
@@ -32,7 +31,6 @@ JOIN_TIME = 5.0  # seconds close() waits for a handler that does not end
 PAUSE = 0.05  # seconds to the next attempt when a connection cannot be accepted
 
 Accept = Callable[[socket.socket], "Connection | None"]
-Watched = Union[Connection, "_Listener"]
 
 logger = log.get("kvferry.rpc")
 
@@ -52,7 +50,7 @@ class Poller:
         self._idle = idle
         self._lock = threading.Lock()
         self._closed = False
-        self._watched: dict[int, Watched] = {}
+        self._watched: dict[int, Connection | _Listener] = {}
         # A heap; weak, because what is lost before its time should not stay until then.
         self._deadlines: list[tuple[float, int, weakref.ref[Connection]]] = []
         self._order = itertools.count()
@@ -132,7 +130,7 @@ class Poller:
 
     # For connections and listeners.
 
-    def register(self, fd: int, watched: Watched) -> None:
+    def register(self, fd: int, watched: Connection | _Listener) -> None:
         """`watched.turn` runs in a worker, once for each time that `fd` is armed and ready."""
         with self._lock:
             if self._closed:
@@ -149,7 +147,7 @@ class Poller:
     def arm(self, fd: int, events: int) -> None:
         self._epoll.modify(fd, events | select.EPOLLONESHOT)
 
-    def rearm(self, fd: int, watched: Watched) -> None:
+    def rearm(self, fd: int, watched: Connection | _Listener) -> None:
         """Arms for reading, unless it was forgotten."""
         with self._lock:
             if self._watched.get(fd) is watched:
@@ -191,12 +189,12 @@ class Poller:
             while self._deadlines:
                 deadline, _, known = self._deadlines[0]
                 connection = known()
-                waits = connection is not None and bool(_owed(connection))
-                if waits and deadline > now:
+                owed = None if connection is None else _owed(connection)
+                if owed and deadline > now:
                     break
                 heapq.heappop(self._deadlines)
-                if connection is not None and waits:
-                    return partial(connection.lose, _too_late(_owed(connection))), 0.0
+                if connection is not None and owed:
+                    return partial(connection.lose, _too_late(owed)), 0.0
             until = self._deadlines[0][0] - now if self._deadlines else self._idle
             return None, min(until, self._idle)
 
@@ -265,7 +263,7 @@ def _owed(connection: Connection) -> str | None:
     return connection.awaited if connection.authenticated else "its proof"
 
 
-def _too_late(owed: str | None) -> PeerError:
+def _too_late(owed: str) -> PeerError:
     return PeerError(f"the peer did not send {owed} in time", cause="not_authenticated")
 
 

@@ -114,7 +114,7 @@ class MemMallocPolicy(IntEnum):
 
 
 class MemPgType(IntEnum):
-    """Pages of a reservation: the flags of aclrtReserveMemAddress."""
+    """Pages of a reservation: the flags of aclrtReserveMemAddressNoUCMemory."""
 
     NORMAL_PAGE_TYPE = 0
     HUGE_PAGE_TYPE = 1
@@ -137,7 +137,7 @@ class StreamCreation(IntFlag):
 
 
 class FailureMode(IntEnum):
-    """What a stream does after a task failed. STOP holds for its whole context, once and for all"""
+    """What a stream does after a task failed. STOP holds for its whole context, for good."""
 
     CONTINUE_ON_FAILURE = 0
     STOP_ON_FAILURE = 1
