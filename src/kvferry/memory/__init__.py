@@ -4,6 +4,7 @@ Regions own memory or borrow it; tables find regions by name and address; resolv
 into addresses valid here, or into an error, before anything moves.
 """
 
+from .raw import memory_at
 from .record import RegionRecord, check_name
 from .region import Region
 from .remote import RemoteRegion
@@ -20,6 +21,7 @@ __all__ = [
     "check_buffer",
     "check_name",
     "late_refusal",
+    "memory_at",
     "nearest",
     "refusal",
     "resolve",

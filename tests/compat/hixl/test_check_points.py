@@ -168,7 +168,8 @@ def test_5_streams_are_reused_and_none_is_lost(side: MakeSide, by_coprocessor: b
         assert status == hixl.SUCCESS
         while ours.engine.get_transfer_status(request)[1] is hixl.TransferStatus.WAITING:
             pass
-        now = holdings()
+        # Threads aside: one that serves peers may begin at any time, for good.
+        now = {name: size for name, size in holdings().items() if not name.startswith("thread")}
         assert before is None or now == before
         before = now
 

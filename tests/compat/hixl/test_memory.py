@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import hixl
 import numpy as np
-from hixl.memory import writable
 
 from .conftest import FABRIC, MIB, MakeSide, Start, bytes_at
 
@@ -75,19 +74,6 @@ def test_what_is_no_memory_is_refused(start: Start) -> None:
             view = ctypes.c_char.from_buffer(mapped)
             assert register(engine, ctypes.addressof(view), 4096)[0] == hixl.PARAM_INVALID
             del view
-
-
-def test_writable_memory_is_what_the_maps_say() -> None:
-    maps = [
-        "1000-3000 rw-p 0 00:00 0\n",
-        "3000-4000 rw-p 0 00:00 0\n",
-        "5000-6000 r--p 0 00:00 0\n",
-    ]
-    assert writable(maps, 0x1000, 0x3000)
-    assert writable(maps, 0x2FFF, 2)
-    assert not writable(maps, 0x1000, 0x3001)
-    assert not writable(maps, 0xFFF, 2)
-    assert not writable(maps, 0x5000, 1)
 
 
 def test_memory_of_its_own(start: Start) -> None:

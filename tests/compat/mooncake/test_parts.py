@@ -11,37 +11,6 @@ import pytest
 
 import kvferry as kf
 
-MAPS = """\
-1000-3000 rw-p 00000000 00:00 0
-3000-4000 rw-p 00000000 00:00 0    [heap]
-4000-5000 r--p 00000000 08:01 7    /lib/x.so
-6000-7000 rw-p 00000000 00:00 0
-7000-8000 ---p 00000000 00:00 0
-8000-9000 -w-p 00000000 00:00 0
-"""
-
-
-@pytest.mark.parametrize(
-    ("address", "length", "expected"),
-    [
-        (0x1000, 0x3000, "rw"),
-        (0x3FFF, 1, "rw"),
-        (0x3FFF, 2, "r"),
-        (0x4000, 0x1000, "r"),
-        (0x4000, 0x1001, ""),
-        (0x0FFF, 2, ""),
-        (0x5000, 1, ""),
-        (0x6000, 0x1000, "rw"),
-        (0x6000, 0x1001, ""),
-        (0x8000, 1, ""),
-        (0x9000, 1, ""),
-    ],
-)
-def test_rights(address: int, length: int, expected: str) -> None:
-    from mooncake.mapped import rights
-
-    assert rights(MAPS.splitlines(), address, length) == expected
-
 
 @pytest.mark.parametrize(
     ("text", "expected"),

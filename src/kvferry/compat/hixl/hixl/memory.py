@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import kvferry as kf
+from kvferry.memory import memory_at
 
 from .codes import FAILED, PARAM_INVALID, RESOURCE_EXHAUSTED, UNSUPPORTED, MemType
 from .failures import Refused
 from .ranges import Ranges
 
-__all__ = ["Memory", "writable"]
+__all__ = ["Memory"]
 
 TIB = 1 << 40
 
@@ -116,28 +115,16 @@ class Memory:
     def _make(self, address: int, length: int) -> Registration:
         if any(_inside(region, address, length) for region in self._allocated.values()):
             return Registration(address, length, None)
-        with open("/proc/self/maps") as maps:
-            if not writable(maps, address, length):
-                raise Refused(
-                    PARAM_INVALID, f"{length} bytes at {address:#x} are not all writable memory"
-                )
-        view = (ctypes.c_char * length).from_address(address)
+        view = memory_at(address, length)
+        if view.readonly:
+            raise Refused(
+                PARAM_INVALID, f"{length} bytes at {address:#x} are not all writable memory"
+            )
         region = self._engine.register(f"{address:#x}+{length:#x}", view)
         return Registration(address, length, region)
 
     def _publish(self) -> None:
         self.ranges = Ranges((each.address, each.length) for each in self._registered.values())
-
-
-def writable(maps: Iterable[str], address: int, length: int) -> bool:
-    """Is the whole range mapped, to read and write? Takes the text of /proc/self/maps."""
-    reached, end = address, address + length
-    for line in maps:
-        span, rights, *_ = line.split(maxsplit=2)
-        low, high = (int(each, 16) for each in span.split("-"))
-        if low <= reached < high and rights.startswith("rw"):
-            reached = high
-    return reached >= end
 
 
 def _check_kind(kind: MemType) -> None:

@@ -7,9 +7,7 @@ from operator import index
 
 from kvferry.engine import Engine
 from kvferry.errors import Error, UsageError
-from kvferry.memory import Region
-
-from . import mapped
+from kvferry.memory import Region, memory_at
 
 __all__ = ["held", "register", "register_all", "unregister"]
 
@@ -20,7 +18,7 @@ def register(engine: Engine, address: int, length: int) -> None:
     The identical range again counts. Raises UsageError: nothing is mapped there, a partial overlap
     ("overlap", "name_taken"), or a file that could be cut short.
     """
-    engine.register(_name(address), mapped.view(address, length))
+    engine.register(_name(address), memory_at(address, length))
 
 
 def register_all(engine: Engine, addresses: Sequence[int], lengths: Sequence[int]) -> None:
@@ -62,7 +60,7 @@ def held(engine: Engine, address: int, length: int) -> memoryview:
             cause="unknown_address",
             range=(address, length),
         )
-    return mapped.view(address, length)
+    return memory_at(address, length)
 
 
 def _within(region: Region, address: int, length: int) -> bool:
