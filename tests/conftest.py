@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -38,6 +39,15 @@ def _private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
         for variable in [name for name in os.environ if name.startswith("KVFERRY_")]:
             patch.delenv(variable)
         yield tuple(folders.values())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> Iterator[None]:
+    """Who runs the suite in the background of a shell has SIGINT ignored, and so would children."""
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

@@ -114,3 +114,20 @@ def test_nothing_is_left_of_it() -> None:
     assert see.time is time
     assert see.threading is threading
     assert "open" not in vars(see)
+
+
+class Finalised:
+    def __del__(self) -> None:
+        logging.getLogger("kvferry.test").warning("gone")
+
+
+def test_a_finaliser_may_log_under_a_lock_and_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    with audit().on() as seen:
+        pool = slots()
+        with pool._lock:
+            Finalised()
+        assert "gone" in caplog.text
+        assert seen.complaints == []
+        with pool._lock:
+            logging.getLogger("kvferry.test").warning("said")
+    assert "log under SlotPool._lock" in seen.complaints[0]

@@ -270,12 +270,15 @@ def test_a_thread_that_cannot_be_started_costs_no_place(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it(number: signal.Signals) -> None:
     service = Service()
-    idle = socket.create_connection(("127.0.0.1", service.port), 10)
-    began = time.monotonic()
-    service.process.send_signal(number)
-    assert service.process.wait(10) == 0
-    assert time.monotonic() < began + 2
-    idle.close()
+    try:
+        with socket.create_connection(("127.0.0.1", service.port), 10):
+            began = time.monotonic()
+            service.process.send_signal(number)
+            assert service.process.wait(10) == 0
+            assert time.monotonic() < began + 2
+    finally:
+        service.process.kill()
+        service.process.wait()
 
 
 def test_many_at_once(service: Service) -> None:
