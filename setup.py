@@ -1,4 +1,4 @@
-"""Builds the native core and the software NPU; everything else stands in pyproject.toml.
+"""Builds the native core, the software NPU and torch_npu's allocator; all else is pyproject.toml's.
 
 Developers: ``python setup.py build_ext --inplace --sanitize=address,undefined`` builds it under
 sanitizers; scripts/sanitize runs the tests on such a build.
@@ -18,6 +18,7 @@ from setuptools.command.build_ext import build_ext
 
 CORE = Path("src/kvferry/_core")
 NPU = Path("src/kvferry/npu")
+ALLOCATOR = Path("src/kvferry/connectors/torch_npu")
 
 CFLAGS = [
     "-std=c11",
@@ -51,15 +52,29 @@ int main(void) {
 """
 
 
-# Not a module: a library that programs load in the place of the ACL runtime's.
-SOFTWARE_NPU = Extension(
-    "kvferry.npu.libascendcl",
-    sources=sorted(str(path) for path in NPU.glob("*.c")),
-    depends=sorted(str(path) for path in NPU.rglob("*.h")),
-    include_dirs=[str(NPU)],
-    extra_compile_args=CFLAGS,
-    extra_link_args=["-pthread"],
-)
+def library(name: str, folder: Path, link: str) -> Extension:
+    """Not a module, but a shared library of all C in `folder`, named as programs look for it."""
+    return Extension(
+        name,
+        sources=sorted(str(path) for path in folder.glob("*.c")),
+        depends=sorted(str(path) for each in {folder, NPU / "acl"} for path in each.rglob("*.h")),
+        include_dirs=[str(folder), str(NPU)],
+        extra_compile_args=CFLAGS,
+        extra_link_args=["-pthread", *link.split()],
+    )
+
+
+SOFTWARE_NPU = "kvferry.npu.libascendcl"
+LOADS_SOFTWARE_NPU = "-Wl,--no-as-needed -lascendcl -Wl,-rpath,$ORIGIN"
+
+LIBRARIES = [
+    # what programs load in the place of the ACL runtime's, and under its newer names
+    library(SOFTWARE_NPU, NPU, ""),
+    library("kvferry.npu.libacl_rt", NPU / "names", LOADS_SOFTWARE_NPU),
+    library("kvferry.npu.libacl_rt_impl", NPU / "names", LOADS_SOFTWARE_NPU),
+    # what torch_npu loads
+    library("kvferry.connectors.torch_npu.libkvferry_torch_npu", ALLOCATOR, "-ldl"),
+]
 
 
 class BuildCore(build_ext):
@@ -76,12 +91,12 @@ class BuildCore(build_ext):
 
     def get_ext_filename(self, fullname: str) -> str:
         # Asked with the name of the package in front, and without.
-        if SOFTWARE_NPU.name.endswith(fullname):
+        if any(each.name.endswith(fullname) for each in LIBRARIES):
             return str(Path(*fullname.split(".")).with_suffix(".so"))
         return str(super().get_ext_filename(fullname))
 
     def get_libraries(self, ext: Extension) -> list[str]:
-        return [] if ext is SOFTWARE_NPU else list(super().get_libraries(ext))
+        return [] if ext in LIBRARIES else list(super().get_libraries(ext))
 
     def build_extensions(self) -> None:
         missing = missing_tool(self.compiler.compiler_so)
@@ -91,6 +106,8 @@ class BuildCore(build_ext):
             for extension in self.extensions:
                 extension.extra_compile_args += [f"-fsanitize={self.sanitize}", "-g", "-O1"]
                 extension.extra_link_args.append(f"-fsanitize={self.sanitize}")
+        for extension in LIBRARIES:
+            extension.library_dirs.append(str(Path(self.get_ext_fullpath(SOFTWARE_NPU)).parent))
         super().build_extensions()
 
 
@@ -123,7 +140,7 @@ setup(
             extra_compile_args=CFLAGS,
             extra_link_args=["-pthread"],
         ),
-        SOFTWARE_NPU,
+        *LIBRARIES,
     ],
     cmdclass={"build_ext": BuildCore},
 )

@@ -219,15 +219,18 @@ static void ordered_failures(void) {
 static void settings_that_make_no_sense(void) {
     const char *const wrong[][2] = {
         {"NPU_PROFILE", "A4"},    {"NPU_DEVICES", "0"},       {"NPU_CAPACITY", "64Q"},
+        {"NPU_FRAGMENT", "0"},    {"NPU_PAGE", "4K"},         
         {"NPU_SERVER_ID", "-1"},  {"NPU_FAIL", "aclrtMapMem"}, {"NPU_FAIL", "aclInit:0=1"},
         {"NPU_DELAY", "1second"}, {"NPU_HDK", "new"},         {"NPU_QUIET", "yes"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         setenv(wrong[i][0], wrong[i][1], 1);
+        CHECK(!strcmp(npu_wrong_setting(), wrong[i][0]));
         MUST_BE(ACL_ERROR_INVALID_PARAM, aclInit(NULL));
         CHECK(strstr(aclGetRecentErrMsg(), wrong[i][0]));
         unsetenv(wrong[i][0]);
     }
+    CHECK(!npu_wrong_setting());
 }
 
 int main(void) {

@@ -133,13 +133,41 @@ static void export_across(void) {
     setenv("NPU_SERVER_ID", "1", 1);
     begin_with(0, profile);
     for (int i = 0; i < 2; i++) OK(aclrtMallocPhysical(&handles[i], HUGE, &prop, 0));
+    void *at = mapped(handles[0], HUGE);
     OK(aclrtMemExportToShareableHandleV2(handles[0], 0, FABRIC, &fabric));
     OK(aclrtMemExportToShareableHandleV2(handles[1], 0, ACL_MEM_SHARE_HANDLE_TYPE_DEFAULT, &word));
     tell(&fabric, sizeof fabric);
     tell(&word, sizeof word);
     my_turn();
+    if (strcmp(profile, "A3")) memset(theirs, 0, HUGE);
+    else fill(theirs, HUGE, 5);
+    CHECK(holds(at, theirs, HUGE));
+    unmapped(at);
     for (int i = 0; i < 2; i++) OK(aclrtFreePhysical(handles[i]));
     end_of(0);
+}
+
+/* Memory of another server: copied from one device address to another, by no host. */
+static void use_from_afar(aclrtDrvMemHandle handle) {
+    void *at = mapped(handle, HUGE), *near;
+    aclrtStream stream;
+    OK(aclrtMalloc(&near, HUGE, ACL_MEM_MALLOC_HUGE_FIRST));
+    OK(aclrtCreateStream(&stream));
+    fill(theirs, HUGE, 5);
+    MUST_BE(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+            aclrtMemcpy(at, HUGE, theirs, HUGE, ACL_MEMCPY_HOST_TO_DEVICE));
+    put(near, theirs, HUGE);
+    OK(aclrtMemcpyAsync(at, HUGE, near, HUGE, ACL_MEMCPY_DEVICE_TO_DEVICE, stream));
+    MUST_BE(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+            aclrtMemcpy(ours, HUGE, at, HUGE, ACL_MEMCPY_DEVICE_TO_HOST));
+    MUST_BE(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+            aclrtMemcpyAsync(ours, HUGE, at, HUGE, ACL_MEMCPY_DEFAULT, stream));
+    OK(aclrtSynchronizeStream(stream));
+    OK(aclrtMemcpy(near, HUGE, at, HUGE, ACL_MEMCPY_DEVICE_TO_DEVICE));
+    CHECK(holds(near, theirs, HUGE));
+    OK(aclrtDestroyStream(stream));
+    OK(aclrtFree(near));
+    unmapped(at);
 }
 
 static void import_across(void) {
@@ -154,7 +182,10 @@ static void import_across(void) {
     aclError code = aclrtMemImportFromShareableHandleV2(&fabric, FABRIC, 0, &handle);
     if (strcmp(profile, "A3")) CHECK(code == ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
     else OK(code);
-    if (!code) OK(aclrtFreePhysical(handle));
+    if (!code) {
+        use_from_afar(handle);
+        OK(aclrtFreePhysical(handle));
+    }
     your_turn();
     end_of(0);
 }

@@ -168,6 +168,111 @@ static void aborted(void) {
     end_of(0);
 }
 
+/* What was stopped stands still: nothing more of it runs, though nothing was dropped. */
+static void stopped(void) {
+    setenv("NPU_DELAY", LONG, 1);
+    begin_with(0, "A3");
+    char *from = device_memory(), *to = device_memory();
+    unsigned char *host = host_memory();
+    aclrtStreamStatus status;
+    aclrtStream worker, plain = fresh(ACL_CONTINUE_ON_FAILURE);
+    OK(aclrtCreateStreamWithConfig(&worker, 0, ACL_STREAM_DEVICE_USE_ONLY));
+    fill(host, HUGE, 1);
+    put(from, host, HUGE);
+    REFUSED(aclrtStreamStop(NULL));
+    MUST_BE(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, aclrtStreamStop(plain));
+    for (int i = 0; i < 3; i++) OK(d2d(to, from, worker));
+    for (int again = 0; again < 2; again++) OK(aclrtStreamStop(worker));
+    OK(aclrtStreamQuery(worker, &status));
+    CHECK(status == ACL_STREAM_STATUS_NOT_READY);
+    MUST_BE(ACL_ERROR_RT_STREAM_ABORT, d2d(to, from, worker));
+    OK(aclrtDestroyStream(worker));
+    OK(aclrtDestroyStream(plain));
+    memset(host, 0, HUGE);
+    CHECK(holds(to, host, HUGE));
+    OK(aclrtFree(from));
+    OK(aclrtFree(to));
+    OK(aclrtFreeHost(host));
+    unsetenv("NPU_DELAY");
+    end_of(0);
+}
+
+/* On the 950 any stream can be, and who waits for it learns of that. */
+static void stopped_under_a_waiter(void) {
+    setenv("NPU_DELAY", LONG, 1);
+    begin_with(0, "950");
+    char *from = device_memory(), *to = device_memory();
+    waiting w = {.stream = fresh(ACL_STOP_ON_FAILURE)};
+    OK(aclrtGetCurrentContext(&w.context));
+    for (int i = 0; i < 2; i++) OK(d2d(to, from, w.stream));
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, wait_for_it, &w));
+    OK(aclrtStreamStop(w.stream));
+    CHECK(!pthread_join(thread, NULL));
+    CHECK(w.code == ACL_ERROR_RT_STREAM_ABORT);
+    OK(aclrtDestroyStream(w.stream));
+    OK(aclrtFree(from));
+    OK(aclrtFree(to));
+    unsetenv("NPU_DELAY");
+    unsetenv("NPU_PROFILE");
+    end_of(0);
+}
+
+/* Any code, in the middle of a run of copies: those before arrived, and those behind did not. */
+static void fails_in_the_middle(aclError code) {
+    char rule[64];
+    snprintf(rule, sizeof rule, "task:%d=%d", COUNT / 2, code);
+    setenv("NPU_FAIL", rule, 1);
+    begin_with(0, NULL);
+    char *there = device_memory();
+    unsigned char *host = host_memory(), *back = host_memory();
+    aclrtContext home, context;
+    OK(aclrtGetCurrentContext(&home));
+    OK(aclrtCreateContext(&context, 0));
+    aclrtStream stream = fresh(ACL_STOP_ON_FAILURE);
+    fill(host, HUGE, 6);
+    for (size_t i = 0; i < COUNT; i++) {
+        aclError refused = aclrtMemcpyAsync(there + i * PART, PART, host + i * PART, PART,
+                                            ACL_MEMCPY_HOST_TO_DEVICE, stream);
+        CHECK(!refused || (refused == code && i >= COUNT / 2));
+    }
+    MUST_BE(code, aclrtSynchronizeStream(stream));
+    OK(aclrtDestroyStreamForce(stream));
+    OK(aclrtDestroyContext(context));
+    OK(aclrtSetCurrentContext(home));
+    get(back, there, HUGE);
+    size_t arrived = (COUNT / 2 - 1) * PART;
+    CHECK(!memcmp(back, host, arrived));
+    memset(host, 0, HUGE);
+    CHECK(!memcmp(back + arrived, host, HUGE - arrived));
+    OK(aclrtFree(there));
+    OK(aclrtFreeHost(host));
+    OK(aclrtFreeHost(back));
+    unsetenv("NPU_FAIL");
+    end_of(0);
+}
+
+/* A call that is made to fail submits nothing, and those around it are as ever. */
+static void one_call_fails(void) {
+    setenv("NPU_FAIL", "aclrtMemcpyAsync:2=507056,aclrtSynchronizeStream:1=507046", 1);
+    begin_with(0, NULL);
+    char *from = device_memory(), *to[3] = {device_memory(), device_memory(), device_memory()};
+    unsigned char *host = host_memory();
+    aclrtStream stream = fresh(ACL_STOP_ON_FAILURE);
+    fill(host, HUGE, 4);
+    put(from, host, HUGE);
+    for (int i = 0; i < 3; i++) MUST_BE(i == 1 ? 507056 : 0, d2d(to[i], from, stream));
+    MUST_BE(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, aclrtSynchronizeStream(stream));
+    OK(aclrtSynchronizeStream(stream));
+    CHECK(holds(to[0], host, HUGE) && holds(to[2], host, HUGE) && !holds(to[1], host, HUGE));
+    OK(aclrtDestroyStream(stream));
+    OK(aclrtFree(from));
+    for (int i = 0; i < 3; i++) OK(aclrtFree(to[i]));
+    OK(aclrtFreeHost(host));
+    unsetenv("NPU_FAIL");
+    end_of(0);
+}
+
 /* After the first failure nothing of the context runs, on no stream of it, nor is accepted. */
 static void stops_on_failure(void) {
     setenv("NPU_FAIL", "task:2=507057", 1);
@@ -352,6 +457,11 @@ int main(void) {
     refusals();
     unpinned_is_synchronous();
     aborted();
+    stopped();
+    stopped_under_a_waiter();
+    static const aclError codes[] = {507056, 507057, 507010, 107020, 107022};
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) fails_in_the_middle(codes[i]);
+    one_call_fails();
     stops_on_failure();
     stops_alone();
     batches();

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.native.harness import SANITIZERS, run_sanitized, why_not
-from tests.npu.building import PROGRAMS, build_library, build_program
+from tests.npu.building import PROGRAMS, build
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The library under a sanitizer, built once."""
-    return cache(lambda sanitizer: build_library(tmp_path_factory.mktemp("npu"), sanitizer))
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of the programs under a sanitizer, all of them built at once."""
+    return cache(lambda sanitizer: build(tmp_path_factory.mktemp("npu"), sanitizer))
 
 
 @pytest.mark.parametrize(
@@ -23,9 +23,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     [pytest.param(each, marks=pytest.mark.slow if each == "thread" else ()) for each in SANITIZERS],
 )
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
-def test_runs_clean(program: Path, sanitizer: str, library: Callable[[str], Path]) -> None:
+def test_runs_clean(program: Path, sanitizer: str, built: Callable[[str], Path]) -> None:
     reason = why_not(sanitizer)
     if reason is not None:
         pytest.skip(reason)
-    run = run_sanitized(build_program(program, library(sanitizer), sanitizer), sanitizer)
+    run = run_sanitized(built(sanitizer) / program.stem, sanitizer)
     assert run.returncode == 0, run.stdout + run.stderr

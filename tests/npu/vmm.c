@@ -145,6 +145,62 @@ static void deferred_free(void) {
     end_of(0);
 }
 
+/* The largest part of `target`, in tenths of it down to half and whole pages, that is to be had; 0: none
+ * is. It stays allocated. */
+static size_t best_effort(size_t target, aclrtPhysicalMemProp prop, size_t page,
+                          aclrtDrvMemHandle *handle) {
+    for (size_t tenths = 10; tenths >= 5; tenths--) {
+        size_t size = target * tenths / 10 / page * page;
+        aclError code = aclrtMallocPhysical(handle, size, &prop, 0);
+        if (!code) return size;
+        CHECK(code == ACL_ERROR_RT_MEMORY_ALLOCATION);
+    }
+    return 0;
+}
+
+static void fragmented(void) {
+    aclrtPhysicalMemProp huge = hbm(0), giant = hbm(0), host = dram();
+    aclrtDrvMemHandle handle, second;
+    void *plain;
+    giant.memAttr = ACL_HBM_MEM_HUGE1G;
+    setenv("NPU_CAPACITY", "16G", 1);
+    setenv("NPU_FRAGMENT", "7G", 1);
+    begin_with(0, "A3");
+    CHECK(best_effort(10 * GIB, giant, GIB, &handle) == 7 * GIB);
+    OK(aclrtMallocPhysical(&second, 7 * GIB, &huge, 0));
+    MUST_BE(ACL_ERROR_RT_MEMORY_ALLOCATION, aclrtMalloc(&plain, 3 * GIB, ACL_MEM_MALLOC_HUGE_FIRST));
+    OK(aclrtFreePhysical(handle));
+    OK(aclrtFreePhysical(second));
+    CHECK(best_effort(15 * GIB, giant, GIB, &handle) == 7 * GIB);
+    OK(aclrtFreePhysical(handle));
+    CHECK(best_effort(20 * GIB, giant, GIB, &handle) == 0);
+    CHECK(best_effort(10 * GIB, host, HUGE, &handle) == 7 * GIB);
+    OK(aclrtFreePhysical(handle));
+    end_of(0);
+    unsetenv("NPU_CAPACITY");
+    unsetenv("NPU_FRAGMENT");
+}
+
+/* Pages of 1 GiB are used up, on the device and on the host; smaller ones are not. */
+static void small_pages_only(void) {
+    aclrtPhysicalMemProp prop[2] = {hbm(0), dram()};
+    const aclrtMemAttr giant[2] = {ACL_HBM_MEM_HUGE1G, ACL_MEM_P2P_HUGE1G};
+    void *plain;
+    setenv("NPU_PAGE", "2M", 1);
+    begin_with(0, "A3");
+    for (int i = 0; i < 2; i++) {
+        aclrtDrvMemHandle handle;
+        aclrtPhysicalMemProp large = prop[i];
+        large.memAttr = giant[i];
+        CHECK(best_effort(4 * GIB, large, GIB, &handle) == 0);
+        CHECK(best_effort(4 * GIB, prop[i], HUGE, &handle) == 4 * GIB);
+        OK(aclrtFreePhysical(handle));
+    }
+    MUST_BE(ACL_ERROR_RT_MEMORY_ALLOCATION, aclrtMalloc(&plain, 8, ACL_MEM_MALLOC_HUGE1G_ONLY));
+    unsetenv("NPU_PAGE");
+    end_of(0);
+}
+
 static void retained(void) {
     aclrtPhysicalMemProp prop = hbm(1), seen;
     aclrtDrvMemHandle handle, again;
@@ -283,6 +339,8 @@ int main(void) {
     map_rules();
     between_devices();
     deferred_free();
+    fragmented();
+    small_pages_only();
     retained();
     old_driver_retains_nothing();
     host_memory();

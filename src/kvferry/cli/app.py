@@ -13,6 +13,7 @@ from .bench import bench
 from .compat import compat
 from .doctor import doctor
 from .explain import explain
+from .npu import npu
 
 __all__ = ["app", "main"]
 
@@ -28,6 +29,7 @@ app.command()(bench)
 app.command()(compat)
 app.command()(doctor)
 app.command()(explain)
+app.add_typer(npu, name="npu")
 
 
 def _print_version(wanted: bool) -> None:

@@ -38,7 +38,11 @@ static int make_file(size_t size) {
     return -1;
 }
 
-aclError npu_make_block(size_t size, int32_t device, npu_block **block) {
+aclError npu_make_block(size_t size, size_t page, int32_t device, npu_block **block) {
+    if (page > npu_set()->page)
+        return npu_refuse(ACL_ERROR_RT_MEMORY_ALLOCATION, "no pages of this size are left");
+    if (size > npu_set()->fragment)
+        return npu_refuse(ACL_ERROR_RT_MEMORY_ALLOCATION, "no piece of memory is so large");
     if (!npu_take_capacity(device, size))
         return npu_refuse(ACL_ERROR_RT_MEMORY_ALLOCATION, "the device has not so much memory left");
     int fd = make_file(size);

@@ -30,8 +30,9 @@ typedef struct npu_block {
     npu_share share; /* how it is exported, or where it was imported from */
 } npu_block;
 
-/* A new block with one reference, charged to its device, in `*block`. Under the lock, as all here. */
-aclError npu_make_block(size_t size, int32_t device, npu_block **block);
+/* A new block of such pages with one reference, charged to its device, in `*block`. Under the lock, as
+ * all here. */
+aclError npu_make_block(size_t size, size_t page, int32_t device, npu_block **block);
 
 /* A block of somebody else's memory file, which it owns from now on; NULL: no memory. */
 npu_block *npu_adopt_block(int fd, size_t size, int32_t device);

@@ -48,6 +48,17 @@ static bool is_distant(const void *address) {
            span->block->share.ticket.type == NPU_BY_KEY && span->home != span->device;
 }
 
+/* Memory of another server, which no processor of this one can map. */
+static bool is_remote(const void *address) {
+    const npu_span *span = npu_span_at(address);
+    return span && span->block && span->block->share.state == NPU_IMPORTED &&
+           span->block->share.ticket.server != npu_set()->server;
+}
+
+static bool is_remote_by_host(const npu_copy *copy) {
+    return (copy->from == HOST && is_remote(copy->dst)) || (copy->to == HOST && is_remote(copy->src));
+}
+
 aclError npu_check_copy(npu_copy *copy, size_t room, aclrtMemcpyKind kind, bool async) {
     if (!copy->dst || !copy->src || !copy->count)
         return npu_refuse(ACL_ERROR_RT_PARAM_INVALID, "nothing to copy");
@@ -68,6 +79,9 @@ aclError npu_check_copy(npu_copy *copy, size_t room, aclrtMemcpyKind kind, bool 
         !(async && kind == ACL_MEMCPY_DEVICE_TO_DEVICE))
         return npu_refuse(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
                           "another device's memory by key is copied on streams, device to device");
+    if (is_remote_by_host(copy))
+        return npu_refuse(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                          "between servers only from device address to device address");
     if (!async && is_for_streams(copy))
         return npu_refuse(ACL_ERROR_RT_DRV_INTERNAL_ERROR, "between two devices only by a stream");
     if (async && copy->from == HOST && copy->to == HOST)

@@ -30,7 +30,7 @@ static aclError allocate(void **address, size_t size, size_t page, int32_t devic
     if (!address || !size) return npu_refuse(ACL_ERROR_RT_PARAM_INVALID, "nothing to allocate");
     if (size > SIZE_MAX / 2) return npu_refuse(ACL_ERROR_RT_MEMORY_ALLOCATION, "far too much");
     npu_block *block;
-    aclError failed = npu_make_block(npu_round_up(size, page), device, &block);
+    aclError failed = npu_make_block(npu_round_up(size, page), page, device, &block);
     if (failed) return failed;
     bool on_host = device == NPU_HOST;
     npu_span *span = calloc(1, sizeof *span);

@@ -89,7 +89,7 @@ NPU_API aclError aclrtMallocPhysical(aclrtDrvMemHandle *handle, size_t size,
     if (!size || size % KINDS[prop->memAttr].page)
         return npu_refuse(ACL_ERROR_RT_PARAM_INVALID, "the size is no multiple of the granularity");
     npu_block *block;
-    aclError failed = npu_make_block(size, place(prop), &block);
+    aclError failed = npu_make_block(size, KINDS[prop->memAttr].page, place(prop), &block);
     if (failed) return failed;
     block->prop = *prop;
     npu_hand_out(block);

@@ -4,9 +4,15 @@
 #include <string.h>
 
 #include "call.h"
+#include "page.h"
 
 static const npu_settings DEFAULTS = {
-    .profile = NPU_A3, .devices = 8, .capacity = 64ull << 30, .hdk = 26.0};
+    .profile = NPU_A3,
+    .devices = 8,
+    .capacity = 64ull << 30,
+    .fragment = UINT64_MAX,
+    .page = NPU_HUGE1G,
+    .hdk = 26.0};
 
 static npu_settings now;
 static bool were_read;
@@ -38,12 +44,24 @@ static bool read_delay(const char *text, npu_settings *s) {
     return read_number(text, 0, 3600000, &s->delay_ms);
 }
 
-static bool read_capacity(const char *text, npu_settings *s) {
+static bool read_size(const char *text, uint64_t *size) {
     char *end;
     uint64_t value = strtoull(text, &end, 10);
     int shift = *end == 'G' ? 30 : *end == 'M' ? 20 : *end == 'K' ? 10 : 0;
-    s->capacity = value << shift;
-    return end != text && *text != '-' && !end[shift > 0] && value && s->capacity >> shift == value;
+    *size = value << shift;
+    return end != text && *text != '-' && !end[shift > 0] && value && *size >> shift == value;
+}
+
+static bool read_capacity(const char *text, npu_settings *s) {
+    return read_size(text, &s->capacity);
+}
+
+static bool read_fragment(const char *text, npu_settings *s) {
+    return read_size(text, &s->fragment);
+}
+
+static bool read_page(const char *text, npu_settings *s) {
+    return read_size(text, &s->page) && (s->page == NPU_HUGE || s->page == NPU_HUGE1G);
 }
 
 static bool read_hdk(const char *text, npu_settings *s) {
@@ -67,8 +85,9 @@ static const struct {
     bool (*read)(const char *text, npu_settings *s);
 } VARIABLES[] = {
     {"NPU_PROFILE", read_profile},   {"NPU_DEVICES", read_devices}, {"NPU_CAPACITY", read_capacity},
-    {"NPU_SERVER_ID", read_server},  {"NPU_HDK", read_hdk},         {"NPU_DELAY", read_delay},
-    {"NPU_FAIL", read_failures},     {"NPU_QUIET", read_quiet},
+    {"NPU_FRAGMENT", read_fragment}, {"NPU_PAGE", read_page},       {"NPU_SERVER_ID", read_server},
+    {"NPU_HDK", read_hdk},           {"NPU_DELAY", read_delay},     {"NPU_FAIL", read_failures},
+    {"NPU_QUIET", read_quiet},
 };
 
 const char *npu_read_settings(void) {
@@ -86,4 +105,9 @@ const char *npu_read_settings(void) {
 const npu_settings *npu_set(void) {
     if (!were_read && npu_read_settings()) now = DEFAULTS;
     return &now;
+}
+
+NPU_API const char *npu_wrong_setting(void) {
+    NPU_HOLD_LOCK;
+    return npu_read_settings();
 }

@@ -56,8 +56,8 @@ NPU_API aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t prior
 static void end(npu_stream *stream, bool force) {
     npu_leave(NPU_STREAM, &stream->entry);
     stream->ending = true;
+    if (force || stream->halted) npu_drop_queued(stream);
     if (force) {
-        npu_drop_queued(stream);
         stream->stop = stream->running;
         stream->aborts++;
     }
@@ -125,11 +125,12 @@ aclError npu_wait_for(npu_stream *stream, uint64_t number, int32_t timeout) {
     uint64_t aborts = stream->aborts;
     bool in_time = true;
     stream->waiters++;
-    while (!is_done(stream, number) && stream->aborts == aborts && in_time)
+    while (!is_done(stream, number) && !stream->halted && stream->aborts == aborts && in_time)
         in_time = npu_wait_change(stream, timeout == NPU_FOREVER ? NULL : &deadline);
     stream->waiters--;
     pthread_cond_broadcast(&stream->changed);
-    if (stream->aborts != aborts) return npu_refuse(ACL_ERROR_RT_STREAM_ABORT, "it was aborted");
+    if (stream->aborts != aborts || (stream->halted && !is_done(stream, number)))
+        return npu_refuse(ACL_ERROR_RT_STREAM_ABORT, "it was aborted or stopped");
     if (!is_done(stream, number))
         return npu_refuse(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "not done in time");
     return report(stream);
@@ -162,20 +163,38 @@ NPU_API aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status)
     return done ? report(found) : 0;
 }
 
-/* Returns when the worker has left off: no byte moves for this stream afterwards. */
+/* ---- leaving off ---- */
+
+/* Returns when the worker has left off its current task, and who waits has been told. */
+static void interrupt(npu_stream *stream) {
+    stream->aborts++;
+    stream->stop = stream->running;
+    pthread_cond_broadcast(&stream->changed);
+    uint64_t current = stream->done + stream->running;
+    stream->waiters++;
+    while (!is_done(stream, current)) npu_wait_change(stream, NULL);
+    stream->waiters--;
+    pthread_cond_broadcast(&stream->changed);
+}
+
 NPU_API aclError aclrtStreamAbort(aclrtStream stream) {
     NPU_CALL(NPU_IN_CONTEXT);
     npu_stream *found = npu_find_stream(stream);
     if (!found || found->flags & ACL_STREAM_DEVICE_USE_ONLY) return no_stream();
     npu_drop_queued(found);
-    found->aborts++;
-    found->stop = found->running;
-    pthread_cond_broadcast(&found->changed);
-    uint64_t current = found->done + found->running;
-    found->waiters++;
-    while (!is_done(found, current)) npu_wait_change(found, NULL);
-    found->waiters--;
+    interrupt(found);
     found->failure = 0;
-    pthread_cond_broadcast(&found->changed);
+    return 0;
+}
+
+/* What is queued is neither run nor dropped: the stream stands still until it is destroyed. */
+NPU_API aclError aclrtStreamStop(aclrtStream stream) {
+    NPU_CALL(NPU_IN_CONTEXT);
+    npu_stream *found = npu_find_stream(stream);
+    if (!found) return no_stream();
+    if (npu_set()->profile != NPU_950 && !(found->flags & ACL_STREAM_DEVICE_USE_ONLY))
+        return npu_refuse(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "only DEVICE_USE_ONLY streams are stopped");
+    found->halted = true;
+    interrupt(found);
     return 0;
 }

@@ -26,7 +26,8 @@ typedef struct npu_stream {
     npu_task *first, **last; /* queued */
     bool running;            /* the worker has a current task */
     bool stop;               /* it must leave that task off */
-    bool ending;             /* the worker ends when nothing is queued */
+    bool halted;             /* by aclrtStreamStop: what is queued stays so, nothing is accepted */
+    bool ending;             /* the worker ends when nothing is queued, or it is halted */
     uint64_t submitted, done;
     uint64_t aborts;
     unsigned waiters;

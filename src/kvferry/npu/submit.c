@@ -8,6 +8,7 @@ static aclError check_stream(const npu_stream *stream) {
         return npu_refuse(ACL_ERROR_RT_PARAM_INVALID, "there is no such stream");
     if (stream->context != npu_current())
         return npu_refuse(ACL_ERROR_RT_STREAM_CONTEXT, "the stream is of another context");
+    if (stream->halted) return npu_refuse(ACL_ERROR_RT_STREAM_ABORT, "it was stopped");
     if (npu_stopped(stream)) return npu_refuse(npu_stopped(stream), "it stopped at a failure");
     return 0;
 }

@@ -90,12 +90,14 @@ static void finish(npu_stream *stream, aclError failed) {
     pthread_cond_broadcast(&stream->changed);
 }
 
+static bool has_work(const npu_stream *stream) { return stream->first && !stream->halted; }
+
 static void *work(void *argument) {
     npu_stream *stream = argument;
     NPU_HOLD_LOCK;
     for (;;) {
-        while (!stream->first && !stream->ending) npu_wait_change(stream, NULL);
-        if (!stream->first) return NULL;
+        while (!has_work(stream) && !stream->ending) npu_wait_change(stream, NULL);
+        if (!has_work(stream)) return NULL;
         npu_task *task = take(stream);
         stream->running = true;
         finish(stream, run(stream, &task->copy));

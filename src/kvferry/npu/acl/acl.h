@@ -194,6 +194,7 @@ aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uin
 aclError aclrtDestroyStream(aclrtStream stream);
 aclError aclrtDestroyStreamForce(aclrtStream stream);
 aclError aclrtStreamAbort(aclrtStream stream);
+aclError aclrtStreamStop(aclrtStream stream);
 aclError aclrtSynchronizeStream(aclrtStream stream);
 aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout);
 aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status);
@@ -263,6 +264,10 @@ typedef struct {
     uint64_t allocations, reservations, mappings, handles, streams, contexts, registrations, imports;
 } npu_counts;
 void npu_books(npu_counts *counts);
+
+/* NULL, or the variable of the environment that aclInit would not understand. Before aclInit; not in
+ * CANN either. */
+const char *npu_wrong_setting(void);
 
 #ifdef __cplusplus
 }
