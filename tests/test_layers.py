@@ -39,11 +39,15 @@ ROW = {unit: row for row, units in enumerate(ROWS) for unit in units}
 BESIDE = {"testing": {"bench", "watch", "demo", "cli", "__main__"}}
 
 # Units, and of packages that bear the names of others the one module that reads their variables.
-READS_ENVIRONMENT = {"config", "cli", "compat.mooncake.mooncake.variables"}
+READS_ENVIRONMENT = {"config", "cli", "compat.mooncake.mooncake.variables", "testing.process"}
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb"}
 FORBIDDEN = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 SOURCES = {".py", ".pyx", ".pxi", ".pxd", ".pyi"}
 SMALLEST_FOLDER = 3
+COUNTED = {*SOURCES, ".c", ".h"}
+
+# Folders of what stands alone, however little there is of it.
+SHELVES = {"connectors"}
 
 CYTHON_IMPORT = re.compile(
     r"^\s*(?:from\s+([\w.]+)\s+c?import\s+([\w, ]+)|c?import\s+([\w.]+))", re.M
@@ -174,15 +178,15 @@ def _may_import(unit: str, other: str) -> bool:
 
 def _folders(source: Path) -> Iterator[tuple[Path, int]]:
     """The folders of the package with source files, and how many, folders of such in them counted
-    like files; empty ones do not exist yet."""
+    like files; without shelves. Empty ones do not exist yet."""
     for folder in sorted(path for path in source.rglob("*") if path.is_dir()):
-        if any(file.suffix in SOURCES for file in folder.iterdir()):
+        if folder.name not in SHELVES and any(file.suffix in SOURCES for file in folder.iterdir()):
             yield folder, sum(map(_is_source, folder.iterdir()))
 
 
 def _is_source(path: Path) -> bool:
-    return path.suffix in SOURCES or (
-        path.is_dir() and any(file.suffix in SOURCES for file in path.rglob("*"))
+    return path.suffix in COUNTED or (
+        path.is_dir() and any(file.suffix in COUNTED for file in path.rglob("*"))
     )
 
 
