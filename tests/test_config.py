@@ -85,6 +85,38 @@ def test_no_choice_of_ptracer(text: str) -> None:
     assert caught.value.cause == "environment"
 
 
+TB = 1 << 40
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1T", TB), ("1024T", 1024 * TB), ("2048G", 2 * TB), (str(TB), TB), (f"{TB >> 10}K", TB)],
+)
+def test_addresses(text: str, size: int) -> None:
+    options = from_environment({"KVFERRY_VA_CAPACITY": text, "KVFERRY_VA_START": text})
+    assert (options.va_capacity, options.va_start) == (size, size)
+
+
+def test_addresses_by_default() -> None:
+    assert (from_environment({}).va_capacity, from_environment({}).va_start) == (32 * TB, 40 * TB)
+    assert from_environment({"KVFERRY_VA_START": "0"}).va_start == 0
+    assert from_environment({"KVFERRY_VA_START": "512G"}).va_start == TB // 2
+    assert Options(token_file=Path("/t")).va_capacity == 32 * TB
+
+
+@pytest.mark.parametrize("text", ["", "T", "1025T", "-1T", "1.5T", "1TB", " 1T", "²", "9" * 5000])
+@pytest.mark.parametrize("name", ["KVFERRY_VA_CAPACITY", "KVFERRY_VA_START"])
+def test_no_addresses(name: str, text: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} is .*to 1024 TB") as caught:
+        from_environment({name: text})
+    assert caught.value.cause == "environment"
+
+
+def test_a_capacity_below_a_tb_is_refused() -> None:
+    with pytest.raises(UsageError, match="bytes from 1 to 1024 TB, such as 32T"):
+        from_environment({"KVFERRY_VA_CAPACITY": "512G"})
+
+
 def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KVFERRY_COPY_ENGINES", "5")
     assert from_environment().copy_engines == 5

@@ -10,13 +10,26 @@ KVFERRY_PTRACER       1: every process of this user may reach this one's memory 
 KVFERRY_BEAT          seconds between two beats; default: 10
 KVFERRY_SUSPECT_AFTER seconds of silence after which a peer is suspected; default: 30
 KVFERRY_DEAD_AFTER    seconds of silence after which it is dead; default: 120
+KVFERRY_RUNTIME       whose memory engines allocate: host, or cann (Ascend, through CANN's ACL);
+                      default: host
+KVFERRY_DEVICE        the device of the cann runtime, as ACL counts them; default: 0
+KVFERRY_ACL_SHARING   how its memory is shared: vmm-fabric, vmm-default (one server) or ipc-key
+                      (one server, device memory alone); default: vmm-fabric
+KVFERRY_ACL_PIDS      0: whoever has a handle may import it; default: 1, processes that were let in
 KVFERRY_ACL_LIBRARY   the library with CANN's ACL functions, a path or a name;
                       default: libascendcl.so and its newer names
+KVFERRY_VA_CAPACITY   bytes of addresses that are reserved for a device's mappings, "32T", "2048G"
+                      or a number, 1 to 1024 TB; default: 32T
+KVFERRY_VA_START      where they begin, 0 to 1024 TB; default: 40T
+KVFERRY_HIXL          lets the vendor's engine move bytes, where its Python module is installed: its
+                      own name, "ip:port", or 1 for a free port on loopback; default: 0, not at all
+KVFERRY_HIXL_OPTIONS  what it is initialised with, a JSON object of strings; default: {}
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +39,14 @@ from .errors import UsageError
 __all__ = ["Options", "from_environment"]
 
 MAX_COPY_ENGINES = 64
+
+# What a name may be; the first is the default.
+RUNTIMES = ("host", "cann")
+ACL_SHARING = ("vmm-fabric", "vmm-default", "ipc-key")
+
+TB = 1 << 40
+MAX_VA = 1024  # TB
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": TB}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +66,15 @@ class Options:
     beat          seconds between two beats by which peers know that this engine lives
     suspect_after seconds of silence after which a peer is suspected
     dead_after    seconds of silence after which a suspect is dead, and its channels end
+    runtime       whose memory it allocates: "host" or "cann"
+    device        of the cann runtime
+    acl_sharing   how cann memory is shared: "vmm-fabric", "vmm-default" or "ipc-key"
+    acl_pids      only processes that the engine let in may import its cann memory
     acl_library   where CANN's ACL functions are, instead of where they are usually found
+    va_capacity   bytes of addresses to reserve for a device's mappings; the host may grant less
+    va_start      address where they should begin
+    hixl          name of the vendor's engine, "ip:port", or "1": on loopback; None: there is none
+    hixl_options  what it is initialised with, a JSON object of strings
     """
 
     token_file: Path
@@ -61,7 +90,15 @@ class Options:
     beat: float = 10.0
     suspect_after: float = 30.0
     dead_after: float = 120.0
+    runtime: str = "host"
+    device: int = 0
+    acl_sharing: str = "vmm-fabric"
+    acl_pids: bool = True
     acl_library: str | None = None
+    va_capacity: int = 32 * TB
+    va_start: int = 40 * TB
+    hixl: str | None = None
+    hixl_options: str = "{}"
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
@@ -76,12 +113,24 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
         copy_engines=_copy_engines(environ),
         bounce=environ.get("KVFERRY_BOUNCE", "4:8"),
         stats_every=_seconds(environ, "KVFERRY_STATS_EVERY", "0"),
-        ptracer=_ptracer(environ.get("KVFERRY_PTRACER", "0")),
+        ptracer=_switch(environ, "KVFERRY_PTRACER", "0"),
         beat=_seconds(environ, "KVFERRY_BEAT", "10"),
         suspect_after=_seconds(environ, "KVFERRY_SUSPECT_AFTER", "30"),
         dead_after=_seconds(environ, "KVFERRY_DEAD_AFTER", "120"),
+        runtime=_one_of(environ, "KVFERRY_RUNTIME", RUNTIMES),
+        device=_number(environ, "KVFERRY_DEVICE", 0, 0, 1023),
+        acl_sharing=_one_of(environ, "KVFERRY_ACL_SHARING", ACL_SHARING),
+        acl_pids=_switch(environ, "KVFERRY_ACL_PIDS", "1"),
         acl_library=environ.get("KVFERRY_ACL_LIBRARY") or None,
+        va_capacity=_tera(environ, "KVFERRY_VA_CAPACITY", "32T", least=1),
+        va_start=_tera(environ, "KVFERRY_VA_START", "40T", least=0),
+        hixl=_unless_off(environ.get("KVFERRY_HIXL")),
+        hixl_options=environ.get("KVFERRY_HIXL_OPTIONS") or "{}",
     )
+
+
+def _unless_off(text: str | None) -> str | None:
+    return None if text in (None, "", "0") else text
 
 
 def _default_token_file(environ: Mapping[str, str]) -> Path:
@@ -90,16 +139,28 @@ def _default_token_file(environ: Mapping[str, str]) -> Path:
 
 
 def _copy_engines(environ: Mapping[str, str]) -> int:
-    text = environ.get("KVFERRY_COPY_ENGINES")
+    usable = min(len(os.sched_getaffinity(0)), 8)
+    return _number(environ, "KVFERRY_COPY_ENGINES", usable, 1, MAX_COPY_ENGINES)
+
+
+def _number(environ: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
+    text = environ.get(name)
     if text is None:
-        return min(len(os.sched_getaffinity(0)), 8)
+        return default
     plain = text.isdecimal() and len(text) < 10
-    if not plain or not 1 <= int(text) <= MAX_COPY_ENGINES:
+    if not plain or not low <= int(text) <= high:
         raise UsageError(
-            f"KVFERRY_COPY_ENGINES is {text!r}, not a number from 1 to {MAX_COPY_ENGINES}",
-            cause="environment",
+            f"{name} is {text!r}, not a number from {low} to {high}", cause="environment"
         )
     return int(text)
+
+
+def _one_of(environ: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
+    """The first of those known is the default."""
+    text = environ.get(name, known[0])
+    if text not in known:
+        raise UsageError(f"{name} is {text!r}, not one of {', '.join(known)}", cause="environment")
+    return text
 
 
 def _seconds(environ: Mapping[str, str], name: str, default: str) -> float:
@@ -113,7 +174,21 @@ def _seconds(environ: Mapping[str, str], name: str, default: str) -> float:
     return seconds
 
 
-def _ptracer(text: str) -> bool:
+def _switch(environ: Mapping[str, str], name: str, default: str) -> bool:
+    text = environ.get(name, default)
     if text not in ("0", "1"):
-        raise UsageError(f"KVFERRY_PTRACER is {text!r}, not 0 or 1", cause="environment")
+        raise UsageError(f"{name} is {text!r}, not 0 or 1", cause="environment")
     return text == "1"
+
+
+def _tera(environ: Mapping[str, str], name: str, default: str, least: int) -> int:
+    """Bytes, from `least` to 1024 TB."""
+    text = environ.get(name, default)
+    found = re.fullmatch(r"([0-9]{1,16})([KMGT]?)", text)
+    size = int(found[1]) * UNITS[found[2]] if found else None
+    if size is None or not least * TB <= size <= MAX_VA * TB:
+        raise UsageError(
+            f"{name} is {text!r}, not bytes from {least} to {MAX_VA} TB, such as {default}",
+            cause="environment",
+        )
+    return size

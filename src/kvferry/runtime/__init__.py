@@ -4,7 +4,16 @@ An allocation, a reservation and the mapping that binds them are three owners wi
 a share handle carries an allocation to another process. `HostRuntime` serves the host's memory.
 """
 
-from .base import Caps, ControlStream, Place, Runtime, ShareHandle, Stream, StreamState
+from .base import (
+    CallerStream,
+    Caps,
+    ControlStream,
+    Place,
+    Runtime,
+    ShareHandle,
+    Stream,
+    StreamState,
+)
 from .host import HostRuntime
 from .host_stream import HostControlStream, HostStream
 from .owners import Access, Allocation, Grant, Mapping, Reservation
@@ -12,6 +21,7 @@ from .owners import Access, Allocation, Grant, Mapping, Reservation
 __all__ = [
     "Access",
     "Allocation",
+    "CallerStream",
     "Caps",
     "ControlStream",
     "Grant",

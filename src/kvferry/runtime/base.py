@@ -12,13 +12,27 @@ from .owners import Access, Allocation, Mapping, Reservation
 if TYPE_CHECKING:
     from kvferry._core import Descriptors, Done
 
-__all__ = ["Caps", "ControlStream", "Place", "Runtime", "ShareHandle", "Stream", "StreamState"]
+__all__ = [
+    "CallerStream",
+    "Caps",
+    "ControlStream",
+    "Place",
+    "Runtime",
+    "ShareHandle",
+    "Stream",
+    "StreamState",
+]
 
 
 class Place(Enum):
-    """Which memory."""
+    """Which memory.
+
+    host    the processor's
+    device  the accelerator's own, which the processor cannot load from or store to
+    """
 
     HOST = "host"
+    DEVICE = "device"
 
 
 class Caps(NamedTuple):
@@ -39,16 +53,26 @@ class Caps(NamedTuple):
 class ShareHandle(NamedTuple):
     """The capability to map an allocation in another process. Its holder owns the descriptor.
 
-    fd      a descriptor that nobody else in this process uses: send it, then close it
+    fd      a descriptor that nobody else in this process uses: send it, then close it; None where
+            bytes are the handle
     size    bytes
     page    bytes; addresses and lengths of mappings are multiples of it
     access  what its receiver may do
+    kind    how it is to be imported; which kinds there are is the runtime's matter
+    data    the handle's bytes; empty where a descriptor is the handle
     """
 
-    fd: int
+    fd: int | None
     size: int
     page: int
     access: Access
+    kind: str = "memfd"
+    data: bytes = b""
+
+    @property
+    def fds(self) -> list[int]:
+        """The descriptors that it consists of."""
+        return [] if self.fd is None else [self.fd]
 
 
 class StreamState(Enum):
@@ -100,8 +124,13 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    def export(self, allocation: Allocation, access: Access) -> ShareHandle:
+    def export(
+        self, allocation: Allocation, access: Access, importer: int | None = None
+    ) -> ShareHandle:
         """A handle by which another process can map the allocation, to do what `access` says.
+
+        `importer` is the process that may, where the runtime keeps a list of those: by the number
+        that it told of itself. Without one nobody is added.
 
         The first export fixes the rights: one with other rights raises RightsError with the cause
         ``export_rights``. A runtime may be unable to map read-only exported memory writable any
@@ -124,9 +153,21 @@ class Runtime(ABC):
         The allocation is kept alive by the one returned.
         """
 
+    def borrow(self, address: int, length: int) -> tuple[Allocation, Mapping] | None:
+        """Memory of a device that somebody else here mapped, all in one allocation.
+
+        None: this runtime knows nothing at the address. The allocation keeps the memory; the
+        mapping undoes nothing. Raises UsageError for a range that leaves its allocation, and what
+        `retain` does.
+        """
+        return None
+
     @abstractmethod
     def stream(self) -> Stream:
         """A new stream, idle."""
+
+    def close(self) -> None:
+        """Everything that was made through it is closed. Idempotent."""
 
 
 class Stream(ABC):
@@ -173,6 +214,21 @@ class Stream(ABC):
 
         Blocks at most `timeout` seconds. True: quiet, no byte will be written any more.
         """
+
+
+class CallerStream(Stream):
+    """A stream that also serves who would wait anyway.
+
+    dead  nothing can be carried out on it any more
+    """
+
+    @abstractmethod
+    def copy_inline(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> None:
+        """Carry a whole batch out in the calling thread, and complete `done`; blocks until then."""
+
+    @property
+    @abstractmethod
+    def dead(self) -> bool: ...
 
 
 class ControlStream(Stream):

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from .. import _core
-from ..errors import NoMemory, RightsError, UsageError
+from ..errors import NoMemory, RightsError, Unsupported, UsageError
 from . import commit, memfile
 from .base import Caps, Place, Runtime, ShareHandle, Stream
 from .host_stream import HostStream
@@ -67,6 +67,10 @@ class HostRuntime(Runtime):
         page 0 takes pages of the kernel's 2 MiB pool when it has enough, else base pages, which the
         kernel makes huge where it can. 2 MiB insists on the pool.
         """
+        if place is not Place.HOST:
+            raise Unsupported(
+                f"this runtime has no {place.value} memory: it is the host's", cause="no_device"
+            )
         if size <= 0:
             raise UsageError(f"cannot allocate {size} bytes", cause="bad_size")
         if page not in (0, PAGE, HUGE):
@@ -108,7 +112,10 @@ class HostRuntime(Runtime):
             self._populate(mapping, how)
         return mapping
 
-    def export(self, allocation: Allocation, access: Access) -> ShareHandle:
+    def export(
+        self, allocation: Allocation, access: Access, importer: int | None = None
+    ) -> ShareHandle:
+        """See Runtime. Who holds the descriptor may map it: there is no list."""
         allocation.check()
         if allocation.shared not in (None, access):
             raise RightsError(

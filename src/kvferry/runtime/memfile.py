@@ -98,25 +98,30 @@ def _descriptor(allocation: Allocation, access: Access) -> int:
 
 def take_over(handle: ShareHandle) -> Allocation:
     """The memory behind a handle from somebody who is not trusted."""
-    try:
-        os.fstat(handle.fd)
-    except OSError as error:
-        raise UsageError(f"the handle has no descriptor: {error}", cause="bad_handle") from None
+    fd = _descriptor_of(handle)
     with ExitStack() as undo:
-        allocation = Allocation(
-            handle.fd, handle.size, handle.page, partial(os.close, handle.fd), handle.access
-        )
+        allocation = Allocation(fd, handle.size, handle.page, partial(os.close, fd), handle.access)
         undo.enter_context(allocation)
-        os.set_inheritable(handle.fd, False)
-        _verify_seals(handle)
+        os.set_inheritable(fd, False)
+        _verify_seals(handle, fd)
         # Only now: before its seals were seen the owner could still have cut it short.
-        _verify_size(handle, os.fstat(handle.fd).st_size)
+        _verify_size(handle, fd)
         undo.pop_all()
     return allocation
 
 
-def _verify_seals(handle: ShareHandle) -> None:
-    code, seals = _core.vm_seals(handle.fd)
+def _descriptor_of(handle: ShareHandle) -> int:
+    if handle.fd is None:
+        raise UsageError(f"a handle of kind {handle.kind!r} is no memory file", cause="bad_handle")
+    try:
+        os.fstat(handle.fd)
+    except OSError as error:
+        raise UsageError(f"the handle has no descriptor: {error}", cause="bad_handle") from None
+    return handle.fd
+
+
+def _verify_seals(handle: ShareHandle, fd: int) -> None:
+    code, seals = _core.vm_seals(fd)
     if code:
         raise UsageError("the handle is not a memory file", cause="not_shared_memory")
     if ~seals & (SIZE_SEALS | _core.SEAL_SEAL):
@@ -124,14 +129,14 @@ def _verify_seals(handle: ShareHandle) -> None:
     read_only = bool(seals & _core.SEAL_FUTURE_WRITE)
     if handle.access is Access.READ and not read_only:
         raise RightsError("a read-only handle to memory that can be written", cause="not_sealed")
-    if handle.access is Access.WRITE and (read_only or not _writable(handle.fd)):
+    if handle.access is Access.WRITE and (read_only or not _writable(fd)):
         raise RightsError("a writable handle to memory that is read-only", cause="read_only")
 
 
-def _verify_size(handle: ShareHandle, size: int) -> None:
+def _verify_size(handle: ShareHandle, fd: int) -> None:
     """After the seals, which keep the size from changing under us."""
     # A memory file's file system has its pages for blocks.
-    page = os.fstatvfs(handle.fd).f_bsize
+    page, size = os.fstatvfs(fd).f_bsize, os.fstat(fd).st_size
     if handle.page != page or handle.size <= 0 or handle.size % page:
         raise UsageError(
             f"the handle claims {handle.size} bytes in pages of {handle.page}, not of {page}",

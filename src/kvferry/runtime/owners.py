@@ -21,7 +21,7 @@ from enum import Enum
 from types import TracebackType
 from typing import NamedTuple, TypeVar
 
-from .._core import View
+from .._core import Reach, View
 from ..errors import ClosedError, ForkedError, UsageError
 
 __all__ = ["Access", "Allocation", "Grant", "Mapping", "Owner", "Reservation", "Undo"]
@@ -40,10 +40,10 @@ class Grant(NamedTuple):
     """What an allocation obtained.
 
     asked    bytes
-    granted  bytes: asked, rounded up to whole pages
+    granted  bytes, whole pages: asked, rounded up; less than asked where less would do
     page     bytes of a page that the kernel guarantees
     huge     bytes that stand in huge pages
-    notes    what the machine could not do, a sentence each
+    notes    what the machine could not do, and attempts that failed, a sentence each
     """
 
     asked: int
@@ -115,7 +115,10 @@ class Allocation(Owner):
     page     bytes; addresses and lengths of mappings are multiples of it
     shared   what others may do with it: fixed by its first export or by its import, None before
     grant    what was obtained; None for an imported one
+    address  where this process has it without mapping it; None: nowhere
     """
+
+    address: int | None = None
 
     def __init__(
         self,
@@ -136,6 +139,11 @@ class Allocation(Owner):
         """Let the memory go; what is mapped stays mapped."""
         self.closed = True
         self._undo()
+
+    def forked(self) -> None:
+        """In a forked child: close the inherited descriptor."""
+        if not self.closed:
+            os.close(self.handle)
 
 
 class Reservation(Owner):
@@ -178,10 +186,17 @@ class Mapping(Owner):
 
     view   the mapped bytes as a buffer, read-only where `access` is READ; the memory may be used
            as long as any buffer of the view is held, also after `close`
+    reach  None where the processor loads and stores there; else what copies for it, without which
+           nothing here may touch the addresses
     """
 
     def __init__(
-        self, reservation: Reservation, size: int, access: Access, unmap: Callable[[], None]
+        self,
+        reservation: Reservation,
+        size: int,
+        access: Access,
+        unmap: Callable[[], None],
+        reach: Reach | None = None,
     ) -> None:
         def undo() -> None:
             unmap()
@@ -191,7 +206,10 @@ class Mapping(Owner):
         self.address = reservation.address
         self.size = size
         self.access = access
-        self.view = View(self.address, size, access is Access.READ, reservation)
+        self.reach = reach
+        self.view = View(
+            self.address, size, access is Access.READ, reservation, opaque=reach is not None
+        )
 
     def close(self) -> None:
         """Unmap, now or when the last buffer of the view is released; no new buffers meanwhile."""

@@ -5,8 +5,20 @@ What a call may pass stands in `enums` and `structs`, what it may answer in `cod
 `tools/check_acl.py` compares all of it with the vendor's headers.
 """
 
-from .codes import Code
+from .codes import Code, translate
 from .functions import Capability
+from .ipc import CannIpcRuntime
 from .library import Library, open_library
+from .runtime import CannRuntime
+from .stream import CannStreams
 
-__all__ = ["Capability", "Code", "Library", "open_library"]
+__all__ = [
+    "CannIpcRuntime",
+    "CannRuntime",
+    "CannStreams",
+    "Capability",
+    "Code",
+    "Library",
+    "open_library",
+    "translate",
+]
