@@ -47,6 +47,7 @@ cdef class Descriptors:
     cdef list spans                    # and those of more than one a side
     cdef Mover mover                   # None: both sides lie in this address space
     cdef bint unregistered             # the local side is a caller's own buffer
+    cdef readonly bint opaque          # some of the local side is beyond the processor's reach
     cdef uint64_t n
     cdef kvf_run run
     cdef kvf_batch batch               # for a coprocessor
@@ -147,7 +148,7 @@ cdef class Descriptors:
             piece.n = self.n
             piece.bounds = self.bounds
             piece.mover, piece.way = self.mover, self.way
-            piece.unregistered = self.unregistered
+            piece.unregistered, piece.opaque = self.unregistered, self.opaque
             piece.run = rest
             if <uint64_t>len(runs) + 1 < parts and share < rest.bytes:
                 piece.run.bytes = share

@@ -2,7 +2,7 @@
  *
  *   line 0   | word 0 | word 1 | ... | word 7 |                    8 bytes each
  *   line 1   | sequence | abort | ended | begun | outcome | streams | bell | waiters | notify | next |
- *   line 2   | started | staged | served | address | claim | verdict | side | batches |
+ *   line 2   | started | staged | served | address | claim | verdict | side | batches | code |
  *
  * Who writes what: who copies writes the words, ended, outcome, bell and line 2; who submits or waits
  * writes the rest. Stream i of the transfer stores the transfer's sequence number into word i after
@@ -36,6 +36,8 @@ typedef enum {
     KVF_LOST = 3,     /* the way to the peer broke: what reached it is unknown */
     KVF_REFUSED = 4,  /* the peer, or a check made late, refused a range: of that run nothing moved after it */
     KVF_FAULT = 5,    /* the memory is not there, or the kernel does not let us */
+    KVF_DEVICE = 6,   /* a device's library failed: its code is kept */
+    KVF_ABANDONED = 7, /* nobody can say that bytes do not move any more: never quiet */
 } kvf_outcome;
 
 typedef struct kvf_done {
@@ -58,6 +60,7 @@ typedef struct kvf_done {
     _Atomic uint64_t claim;
     _Atomic uint32_t verdict, side;
     _Atomic uint32_t batches; /* logical batches that a coprocessor was notified of */
+    _Atomic int32_t code;     /* the first that a device's library failed with; 0: none */
 } kvf_done;
 
 /* Arm the line for its next transfer, of one stream. Only while it is quiet; from here on it is not. */
@@ -71,6 +74,7 @@ static inline void kvf_done_begin(kvf_done *d) {
     atomic_store_explicit(&d->served, 0, memory_order_relaxed);
     atomic_store_explicit(&d->verdict, 0, memory_order_relaxed);
     atomic_store_explicit(&d->batches, 0, memory_order_relaxed);
+    atomic_store_explicit(&d->code, 0, memory_order_relaxed);
     d->sequence++;
 }
 
@@ -96,12 +100,19 @@ static inline uint32_t kvf_done_outcome(kvf_done *d) {
     return atomic_load_explicit(&d->outcome, memory_order_acquire);
 }
 
-/* The first failure counts; only that the peer may yet move bytes outweighs all others. */
+/* Will it never be quiet? */
+static inline bool kvf_done_abandoned(kvf_done *d) { return kvf_done_outcome(d) == KVF_ABANDONED; }
+
+/* What outweighs what: the first failure counts, unless the peer, or a device, may yet move bytes. */
+static inline int kvf_weight(uint32_t outcome) {
+    return outcome == KVF_ABANDONED ? 2 : outcome == KVF_LOST;
+}
+
 static inline void kvf_done_fail(kvf_done *d, uint32_t outcome) {
     uint32_t kept = KVF_OK;
     while (!atomic_compare_exchange_strong_explicit(&d->outcome, &kept, outcome, memory_order_acq_rel,
                                                     memory_order_relaxed))
-        if (outcome != KVF_LOST || kept == KVF_LOST) return;
+        if (kvf_weight(outcome) <= kvf_weight(kept)) return;
 }
 
 /* The first byte of the transfer is about to move. */
@@ -124,13 +135,21 @@ static inline void kvf_done_refuse(kvf_done *d, uint32_t verdict, uint32_t side,
     kvf_done_fail(d, KVF_REFUSED);
 }
 
+/* What a device's library said. Before the outcome; the first is kept. */
+static inline void kvf_done_blame(kvf_done *d, int32_t code) {
+    int32_t none = 0;
+    atomic_compare_exchange_strong_explicit(&d->code, &none, code, memory_order_relaxed,
+                                            memory_order_relaxed);
+}
+
 /* Stream `i` is through with transfer `sequence`: after its last byte, and after its failure. */
 static inline void kvf_done_finish(kvf_done *d, uint32_t i, uint64_t sequence) {
     /* Read before the store: afterwards the line may be re-armed. */
     uint32_t streams = atomic_load_explicit(&d->streams, memory_order_relaxed);
     atomic_store_explicit(&d->ended_ns, kvf_now(), memory_order_relaxed);
-    atomic_store_explicit(&d->word[i], sequence, memory_order_seq_cst);
-    for (uint32_t k = 0; k < streams; k++)
+    bool abandoned = kvf_done_abandoned(d); /* not quiet, and those who wait shall know */
+    if (!abandoned) atomic_store_explicit(&d->word[i], sequence, memory_order_seq_cst);
+    for (uint32_t k = 0; k < streams && !abandoned; k++)
         if (atomic_load_explicit(&d->word[k], memory_order_seq_cst) != sequence) return;
     if (atomic_load_explicit(&d->waiters, memory_order_seq_cst)) {
         atomic_fetch_add_explicit(&d->bell, 1, memory_order_release);

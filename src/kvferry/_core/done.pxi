@@ -2,6 +2,7 @@ cdef extern from "done.h" nogil:
     ctypedef struct kvf_done:
         uint64_t sequence, begun_ns, started_ns, staged, served, address
         uint32_t verdict, side, batches
+        int32_t code
     const int KVF_STREAMS_MAX
     ctypedef enum kvf_outcome:
         KVF_OK
@@ -10,6 +11,8 @@ cdef extern from "done.h" nogil:
         KVF_LOST
         KVF_REFUSED
         KVF_FAULT
+        KVF_DEVICE
+        KVF_ABANDONED
     void kvf_done_begin(kvf_done *)
     uint32_t kvf_done_streams(kvf_done *)
     void kvf_done_spread(kvf_done *, uint32_t streams)
@@ -24,11 +27,12 @@ cdef extern from "done.h" nogil:
     void kvf_done_refuse(kvf_done *, uint32_t verdict, uint32_t side, uint64_t address)
     void kvf_done_notify(kvf_done *, int eventfd)
     uint32_t kvf_done_outcome(kvf_done *)
+    bint kvf_done_abandoned(kvf_done *)
     uint64_t kvf_done_ended(kvf_done *)
 
 
 OK, ABORTED, EXPIRED = KVF_OK, KVF_ABORTED, KVF_EXPIRED
-LOST, REFUSED, FAULT = KVF_LOST, KVF_REFUSED, KVF_FAULT
+LOST, REFUSED, FAULT, DEVICE = KVF_LOST, KVF_REFUSED, KVF_FAULT, KVF_DEVICE
 STREAMS_MAX = KVF_STREAMS_MAX
 
 
@@ -62,6 +66,10 @@ cdef class Done:
         return kvf_done_quiet(self.line)
 
     @property
+    def abandoned(self):
+        return kvf_done_abandoned(self.line)
+
+    @property
     def outcome(self):
         return kvf_done_outcome(self.line)
 
@@ -89,6 +97,10 @@ cdef class Done:
     @property
     def refused(self):
         return self.line.verdict, self.line.side, self.line.address
+
+    @property
+    def code(self):
+        return self.line.code
 
     @property
     def begun(self):
@@ -132,6 +144,6 @@ cdef class Done:
         while True:
             with nogil:
                 quiet = kvf_done_wait(self.line, deadline)
-            if quiet or kvf_now() >= deadline:
+            if quiet or kvf_now() >= deadline or kvf_done_abandoned(self.line):
                 return quiet
             PyErr_CheckSignals()

@@ -4,12 +4,14 @@
  *            | address u64 | length u64 |   one for each piece
  *            the bytes of all pieces, one behind the other: behind a WRITE only
  *
- *   answer   | magic u32 | status u32 | tag u64 | verdict u32 | side u32 | address u64 | bytes u64 |
+ *   answer   | magic u32 | status u32 | tag u64 | verdict u32 | side u32 | about u64 | bytes u64 |
  *            the bytes of all pieces: behind a READ that is DONE                       40 bytes
  *
  * Addresses are those of the process that owns the memory. Frames are answered in order, a WRITE
  * after its bytes are in place. A tag names a frame, a run number (never 0) the frames that fail
- * together: of one that is DENIED nothing is moved, nor of those of its run behind it (DROPPED).
+ * together: of one that is DENIED nothing is moved, nor of those of its run behind it (DROPPED). One
+ * is BROKEN when memory of a device was not reached: how much of it moved is unspecified, of those of
+ * its run behind it nothing is.
  *
  * A received length is compared with what the receiver expects and bounds no allocation.
  */
@@ -40,13 +42,17 @@ typedef struct kvf_place {
 } kvf_place;
 _Static_assert(sizeof(kvf_place) == 16, "as drawn");
 
-typedef enum { KVF_DONE, KVF_DENIED, KVF_DROPPED } kvf_status;
+typedef enum { KVF_DONE, KVF_DENIED, KVF_DROPPED, KVF_BROKEN } kvf_status;
 
 typedef struct kvf_answer {
     uint32_t magic, status;
     uint64_t tag;
     uint32_t verdict, side; /* of a DENIED frame, as resolve.h names them */
-    uint64_t address;       /* where the offending piece begins */
+    union {
+        uint64_t staged;    /* DONE: how many of its bytes passed through a buffer there */
+        uint64_t address;   /* DENIED: where the offending piece begins */
+        int64_t code;       /* BROKEN: what the device's library said, an int */
+    };
     uint64_t bytes;         /* moved: all of the frame, or none */
 } kvf_answer;
 _Static_assert(sizeof(kvf_answer) == 40, "as drawn");
@@ -71,10 +77,11 @@ static inline uint32_t kvf_first_excess(const kvf_place *p, uint32_t n, uint64_t
 static inline bool kvf_answer_fits(const kvf_answer *a, uint64_t tag, uint64_t bytes) {
     if (a->magic != KVF_ANSWER_MAGIC || a->tag != tag) return false;
     switch (a->status) {
-    case KVF_DONE: return a->bytes == bytes;
+    case KVF_DONE: return a->bytes == bytes && a->staged <= bytes;
     case KVF_DENIED:
         return !a->bytes && a->side == KVF_REMOTE && a->verdict > KVF_RESOLVED &&
-               a->verdict <= KVF_STALE;
+               a->verdict <= KVF_NO_MEMORY && a->verdict != KVF_MIXED;
+    case KVF_BROKEN: return !a->bytes && a->code && a->code == (int32_t)a->code;
     case KVF_DROPPED: return !a->bytes;
     default: return false;
     }

@@ -60,16 +60,25 @@ class View(Buffer):
     ...) and tells when there are none. `owner` is kept alive as long as the view. Neither `owner`
     nor the callback may refer back to the view, since the cycle collector does not see through it.
     The range must stay mapped until the view is idle; in a forked child touching a buffer of it is
-    a fault.
+    a fault. An `opaque` range is not the processor's to touch: every export is a BufferError.
     """
 
-    def __new__(cls, address: int, length: int, readonly: bool, owner: object = None) -> Self: ...
+    def __new__(
+        cls,
+        address: int,
+        length: int,
+        readonly: bool,
+        owner: object = None,
+        opaque: bool = False,
+    ) -> Self: ...
     @property
     def address(self) -> int: ...
     @property
     def length(self) -> int: ...
     @property
     def readonly(self) -> bool: ...
+    @property
+    def opaque(self) -> bool: ...
     @property
     def exports(self) -> int:
         """Buffers handed out and not yet released. Slices of a memoryview count with it."""
@@ -87,6 +96,20 @@ class View(Buffer):
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+# reach
+
+class Reach:
+    """How a processor gets at memory it cannot load from or store to. Thread-safe; blocks.
+
+    Both return 0, or the code of the library that copies.
+    """
+
+    def load(self, address: int, to: Buffer) -> int:
+        """Fill the whole buffer."""
+
+    def store(self, address: int, source: Buffer) -> int:
+        """Store the whole buffer."""
 
 # wait
 
@@ -157,6 +180,10 @@ class Descriptors:
         """Who carries it out must check it first: only for ControlStream.publish."""
 
     @property
+    def opaque(self) -> bool:
+        """Some of the local side is memory that the processor cannot load from or store to."""
+
+    @property
     def longest(self) -> int: ...
     @property
     def local(self) -> tuple[int, int]:
@@ -218,8 +245,17 @@ class Span:
     Its gate is held by every transfer in flight over it.
     """
 
-    def __init__(self, base: int, length: int, here: int, writable: bool, offer: int = ...) -> None:
-        """`offer`: what peers may do, whom this process serves by hand."""
+    def __init__(
+        self,
+        base: int,
+        length: int,
+        here: int,
+        writable: bool,
+        offer: int = ...,
+        reach: Reach | None = None,
+    ) -> None:
+        """`offer`: what peers may do, whom this process serves by hand. `reach`: what copies for
+        the processor, where that cannot load from `here` and store to it."""
 
     way: int  # which of a channel's links reaches it; set before it is in a table
     @property
@@ -229,9 +265,15 @@ class Span:
     @property
     def here(self) -> int: ...
     @property
+    def reach(self) -> Reach | None: ...
+    @property
     def inside(self) -> int:
         """Transfers that hold it now."""
 
+    def enter(self) -> int:
+        """Hold it as a transfer does: ENTERED, CLOSED or FORKED. After ENTERED leave follows."""
+
+    def leave(self) -> None: ...
     def close(self) -> bool:
         """Refuse new transfers; True for the one caller who closed it."""
 
@@ -264,5 +306,6 @@ def resolve(
     side. When the result's `verdict` is not RESOLVED it holds nothing and must not be used.
 
     Bit w of `late`: on way w a side without a span is not looked up here, unless one span covers
-    it. The result holds all spans between its extremes, and is checked before its first byte moves.
+    it, or the local table holds memory that the processor cannot touch. The result holds all spans
+    between its extremes, and is checked before its first byte moves.
     """

@@ -13,6 +13,7 @@
 
 #include "descriptor.h"
 #include "gate.h"
+#include "reach.h"
 
 /* What peers may do, whom this process serves by hand. */
 typedef enum { KVF_OFFER_NONE, KVF_OFFER_READ, KVF_OFFER_WRITE } kvf_offer;
@@ -22,6 +23,7 @@ typedef struct kvf_span {
     bool writable; /* by this process */
     uint8_t offer; /* a kvf_offer */
     uint8_t way;   /* of a channel's links, the one that reaches it: one batch takes one way */
+    kvf_reach *reach; /* NULL: the processor loads from it and stores to it */
     kvf_gate gate;
 } kvf_span;
 
@@ -34,16 +36,22 @@ static inline bool kvf_span_touches(const kvf_span *s, uint64_t low, uint64_t hi
     return s->base > low ? s->base < high : low - s->base < s->length;
 }
 
-/* The place in the table of the span that holds `address`; `n` when there is none. */
-static inline uint64_t kvf_find_span(kvf_span *const *table, uint64_t n, uint64_t address) {
+/* How many spans of the table begin at `address` or before it. */
+static inline uint64_t kvf_count_spans(kvf_span *const *table, uint64_t n, uint64_t address) {
     uint64_t low = 0, high = n;
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
         if (table[middle]->base <= address) low = middle + 1;
         else high = middle;
     }
-    if (!low || address - table[low - 1]->base >= table[low - 1]->length) return n;
-    return low - 1;
+    return low;
+}
+
+/* The place in the table of the span that holds `address`; `n` when there is none. */
+static inline uint64_t kvf_find_span(kvf_span *const *table, uint64_t n, uint64_t address) {
+    uint64_t before = kvf_count_spans(table, n, address);
+    if (!before || address - table[before - 1]->base >= table[before - 1]->length) return n;
+    return before - 1;
 }
 
 typedef enum { KVF_LOCAL, KVF_REMOTE } kvf_side;

@@ -3,6 +3,7 @@ cdef extern from "resolve.h" nogil:
         uint64_t base, length, delta
         bint writable
         uint8_t offer, way
+        kvf_reach *reach
         kvf_gate gate
     ctypedef struct kvf_table:
         pthread_mutex_t lock
@@ -45,12 +46,15 @@ cdef class Span:
     """Native half of a region. Its gate is held by every transfer in flight over it."""
     cdef kvf_span span
     cdef SpanTable home
+    cdef readonly Reach reach  # keeps what the span points to
 
     def __cinit__(self, uint64_t base, uint64_t length, uint64_t here, bint writable,
-                  int offer=KVF_OFFER_NONE):
+                  int offer=KVF_OFFER_NONE, Reach reach=None):
         self.span.base, self.span.length, self.span.writable = base, length, writable
         self.span.offer = offer
         self.span.delta = here - base
+        self.reach = reach
+        self.span.reach = NULL if reach is None else reach.reach
         kvf_gate_init(&self.span.gate)
 
     @property
@@ -73,6 +77,12 @@ cdef class Span:
     def way(self, int way):
         self.span.way = way
 
+    def enter(self):
+        return kvf_gate_enter(&self.span.gate)
+
+    def leave(self):
+        kvf_gate_leave(&self.span.gate)
+
     def close(self):
         return kvf_gate_close(&self.span.gate)
 
@@ -88,6 +98,7 @@ cdef class SpanTable:
     """Spans sorted by base. Changed under its owner's lock and the GIL; read by submitters under the
     GIL, and by native threads under the lock of the table."""
     cdef list spans
+    cdef bint opaque  # one of them, at least, is memory that the processor cannot touch
     cdef kvf_table table
 
     def __cinit__(self):
@@ -113,6 +124,7 @@ cdef class SpanTable:
         self.table.row, self.table.n = row, len(spans)
         pthread_mutex_unlock(&self.table.lock)
         self.spans = spans
+        self.opaque = any_opaque(spans)
 
     def overlapping(self, uint64_t base, uint64_t length):
         return [s for s in self.spans if s.base < base + length and base < s.base + s.length]
@@ -125,6 +137,14 @@ cdef class SpanTable:
         if span.home is self:
             span.home = None
             self._lay([s for s in self.spans if s is not span])
+
+
+cdef bint any_opaque(list spans) except -1:
+    cdef Span span
+    for span in spans:
+        if span.span.reach != NULL:
+            return True
+    return False
 
 
 cdef int check_span(Span span, SpanTable table, Descriptors d, uint64_t low, uint64_t high, bint write,
@@ -244,14 +264,17 @@ cdef int resolve_local(Descriptors found, Descriptors d, bint write, Span span, 
                        bint late) except -1:
     found.side = KVF_LOCAL
     if span is None:
-        if table is not None and late:
+        # Links judge by what lies in a device before a byte moves: there all is looked up at once.
+        if table is not None and late and not table.opaque:
             postpone(found, table, not write, KVF_LOCAL)
         elif table is not None:
             used = []
             found.verdict = check_table(table, d, not write, KVF_LOCAL, NULL, used, &found.index)
             if not found.verdict:
+                found.opaque = any_opaque(used)
                 enter_listed(found, used)
         return 0
+    found.opaque = span.span.reach != NULL
     found.verdict = check_span(span, table, d, d.bounds.local_low, d.bounds.local_high, not write,
                                KVF_LOCAL, &found.index)
     if not found.verdict and enter(found, span):

@@ -8,6 +8,13 @@
  *              no:  its bytes are left out, and the peer is told which piece
  *         <- answer
  *
+ * Bytes of regions that the processor does not reach pass through a buffer of the wire's own, whole
+ * frames at a time: what belongs there is stored when all of the frame is here, and before its answer;
+ * what comes from there is loaded before the answer begins.
+ *
+ *   frame    | host | device | device | host |
+ *   buffer          | device | device |            KVF_FRAME_BYTES, once any is needed
+ *
  * While a thread waits for its peer it holds the gates of one frame at most. When one of them is closed
  * the peer may complete the frame within KVF_GRACE_NS, and learns from the answer to its next that
  * the region is gone; after that the wire ends: whoever unregisters a region does not wait for a peer
@@ -32,6 +39,12 @@
 
 typedef struct kvf_server kvf_server;
 
+/* Memory that a piece of the buffer belongs to, or comes from. */
+typedef struct kvf_crossing {
+    kvf_reach *reach;
+    uint64_t address, length;
+} kvf_crossing;
+
 typedef struct kvf_served {
     kvf_server *home;
     struct kvf_served *next; /* in live or ended */
@@ -47,6 +60,9 @@ typedef struct kvf_served {
     kvf_place place[KVF_FRAME_PIECES];
     kvf_answer answer;
     kvf_message message;
+    uint8_t *buffer; /* or NULL */
+    uint32_t crossings;
+    kvf_crossing crossing[KVF_FRAME_PIECES]; /* in the order of the buffer, from its beginning on */
     uint64_t surplus; /* bytes of a frame that is not admitted */
     kvf_reader reader;
 } kvf_served;
@@ -136,6 +152,20 @@ static inline void kvf_leave_gates(kvf_served *s) {
     s->until = 0;
 }
 
+/* Where the bytes of an admitted piece come from, or go to. */
+static inline kvf_verdict kvf_lay_piece(kvf_served *s, kvf_reach *reach, uint64_t address,
+                                        uint64_t length) {
+    const void *at = (const void *)address;
+    if (reach) {
+        if (!s->buffer && !(s->buffer = malloc(KVF_FRAME_BYTES))) return KVF_NO_MEMORY;
+        at = s->buffer + s->answer.staged;
+        s->crossing[s->crossings++] = (kvf_crossing){reach, address, length};
+        s->answer.staged += length;
+    }
+    kvf_message_add(&s->message, at, length);
+    return KVF_RESOLVED;
+}
+
 /* The pieces of a frame mostly lie in one region, whose gate then is entered once. */
 static inline kvf_verdict kvf_enter_piece(kvf_served *s, kvf_place p) {
     kvf_span *span = s->inside ? s->entered[s->inside - 1] : NULL;
@@ -147,8 +177,7 @@ static inline kvf_verdict kvf_enter_piece(kvf_served *s, kvf_place p) {
     } else if (p.length > span->length - (p.address - span->base)) {
         return KVF_LEAVES;
     }
-    kvf_message_add(&s->message, (const void *)(p.address + span->delta), p.length);
-    return KVF_RESOLVED;
+    return kvf_lay_piece(s, span->reach, p.address + span->delta, p.length);
 }
 
 static inline void kvf_deny(kvf_served *s, kvf_verdict verdict, uint64_t address) {
@@ -179,6 +208,26 @@ static inline bool kvf_admit(kvf_served *s) {
 
 /* ---- one frame ---- */
 
+static inline void kvf_break(kvf_served *s, int code) {
+    s->answer.status = KVF_BROKEN;
+    s->answer.code = code, s->answer.bytes = 0;
+    s->refused = s->request.run;
+}
+
+/* Between the buffer and what is reached from it; false: the answer says why not. */
+static inline bool kvf_cross_frame(kvf_served *s) {
+    uint8_t *at = s->buffer;
+    for (uint32_t i = 0; i < s->crossings; at += s->crossing[i++].length) {
+        const kvf_crossing *c = &s->crossing[i];
+        int code = s->request.op == KVF_WRITE ? c->reach->store(c->reach, c->address, at, c->length)
+                                              : c->reach->load(c->reach, at, c->address, c->length);
+        if (!code) continue;
+        kvf_break(s, code);
+        return false;
+    }
+    return true;
+}
+
 static inline bool kvf_send_answer(kvf_served *s) {
     kvf_message_clear(&s->message);
     kvf_message_add(&s->message, &s->answer, sizeof s->answer);
@@ -187,7 +236,8 @@ static inline bool kvf_send_answer(kvf_served *s) {
 
 static inline bool kvf_serve_write(kvf_served *s) {
     kvf_message_clear(&s->message);
-    bool whole = kvf_admit(s) ? kvf_take_body(s) : kvf_discard_body(s);
+    bool admitted = kvf_admit(s), whole = admitted ? kvf_take_body(s) : kvf_discard_body(s);
+    if (admitted && whole) kvf_cross_frame(s);
     kvf_leave_gates(s); /* before it is announced */
     return whole && kvf_send_answer(s);
 }
@@ -195,7 +245,7 @@ static inline bool kvf_serve_write(kvf_served *s) {
 static inline bool kvf_serve_read(kvf_served *s) {
     kvf_message_clear(&s->message);
     kvf_message_add(&s->message, &s->answer, sizeof s->answer);
-    bool whole = kvf_admit(s) ? kvf_send_all(s) : kvf_send_answer(s);
+    bool whole = kvf_admit(s) && kvf_cross_frame(s) ? kvf_send_all(s) : kvf_send_answer(s);
     kvf_leave_gates(s);
     return whole;
 }
@@ -205,6 +255,7 @@ static inline bool kvf_serve_frame(kvf_served *s) {
     if (!kvf_hear(s, &s->request, sizeof s->request) || !kvf_request_fits(r)) return false;
     if (!kvf_hear(s, s->place, r->pieces * sizeof(kvf_place))) return false;
     s->answer = (kvf_answer){.magic = KVF_ANSWER_MAGIC, .tag = r->tag};
+    s->crossings = 0;
     return r->op == KVF_WRITE ? kvf_serve_write(s) : kvf_serve_read(s);
 }
 
@@ -237,6 +288,7 @@ static inline void kvf_server_reap(kvf_server *h) {
         h->ended = s->next;
         pthread_join(s->thread, NULL);
         close(s->fd);
+        free(s->buffer);
         free(s);
     }
 }

@@ -2,7 +2,7 @@
 
 from typing import final
 
-from .memory import Descriptors, SpanTable
+from .memory import Descriptors, Reach, SpanTable
 from .peers import PeerWatch
 
 # completion
@@ -13,6 +13,7 @@ EXPIRED: int
 LOST: int
 REFUSED: int
 FAULT: int
+DEVICE: int
 STREAMS_MAX: int
 
 @final
@@ -33,6 +34,10 @@ class Done:
     @property
     def quiet(self) -> bool: ...
     @property
+    def abandoned(self) -> bool:
+        """Will it never be quiet?"""
+
+    @property
     def outcome(self) -> int: ...
     @property
     def elapsed_ns(self) -> int:
@@ -44,7 +49,7 @@ class Done:
 
     @property
     def staged(self) -> int:
-        """Bytes that went through a pool."""
+        """Bytes that went through a pool, here or at the peer; those that did at both, twice."""
 
     @property
     def served(self) -> int:
@@ -57,6 +62,10 @@ class Done:
     @property
     def refused(self) -> tuple[int, int, int]:
         """What an outcome of REFUSED is about: a verdict and side of resolve, and an address."""
+
+    @property
+    def code(self) -> int:
+        """What an outcome of DEVICE is about: the device's library said so first. 0: nothing."""
 
     @property
     def begun(self) -> bool:
@@ -86,7 +95,10 @@ class Done:
         """Write to `eventfd` when quiet. Look at quiet afterwards: it may have come before."""
 
     def wait(self, deadline_ns: int | None = None) -> bool:
-        """Block without the GIL until quiet; False at the deadline. Takes signals."""
+        """Block without the GIL until quiet; False at the deadline, and when it is abandoned.
+
+        Takes signals.
+        """
 
 # movers
 
@@ -98,6 +110,58 @@ class MoverAt(Mover):
     """A mover that native code elsewhere made, at this address; it stays its maker's."""
 
     def __init__(self, address: int) -> None: ...
+
+# acl
+
+@final
+class AclCalls:
+    """The functions of ACL that native threads call, by their addresses. They stay loaded."""
+
+    def __init__(
+        self,
+        *,
+        memcpy: int,
+        memcpy_async: int,
+        query: int,
+        abort: int,
+        get_context: int,
+        set_context: int,
+    ) -> None: ...
+    def give_up(self) -> None:
+        """The library cannot be made to stop: what waits for that is abandoned, never quiet."""
+
+@final
+class AclMover(Mover):
+    """Moves runs by copies on one stream of ACL, one a descriptor, from device to device.
+
+    `aliases`: by which address the device reaches local memory; what is not in it is a caller's
+    buffer, which the library stages. `flag`: eight bytes of pinned host memory; `one`: eight of the
+    device that hold 1. Context, stream and both stay until the mover is gone. For one stream: one
+    run at a time. A failed run leaves the code in its Done, and the stream is not to be used again.
+    """
+
+    def __init__(
+        self,
+        calls: AclCalls,
+        context: int,
+        stream: int,
+        aliases: SpanTable,
+        flag: int,
+        one: int,
+    ) -> None: ...
+    @property
+    def failed(self) -> bool:
+        """Did a run end early? Then the stream is good for nothing any more."""
+
+    @property
+    def abandoned(self) -> bool:
+        """Could it not be aborted? Bytes may move, and nothing it was made with may go."""
+
+@final
+class AclReach(Reach):
+    """Copies between the host and what the device of `context` reaches."""
+
+    def __init__(self, calls: AclCalls, context: int) -> None: ...
 
 # wires
 
@@ -166,9 +230,19 @@ class Bounce(Mover):
     All of them where the local side is a caller's own buffer, else those below STAGE_BELOW of runs
     that have more than one. `Done.staged` counts the bytes. A read that fails writes nothing of
     what it staged in the round that failed. As many threads at once as `inner` allows.
+
+    `local` holds device memory of this process until it is unmapped: what lies there is staged
+    whatever its length, by its reach. Without one, no descriptors that are `opaque` may come.
     """
 
-    def __init__(self, inner: Mover, pool: BouncePool) -> None: ...
+    def __init__(self, inner: Mover, pool: BouncePool, local: SpanTable | None = None) -> None: ...
+
+@final
+class OpaqueBounce(Mover):
+    """Bounce for an `inner` that needs no staging of what the processor reaches: only what lies in
+    device memory of `local` is staged."""
+
+    def __init__(self, inner: Mover, pool: BouncePool, local: SpanTable) -> None: ...
 
 # engines
 

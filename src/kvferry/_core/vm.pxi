@@ -112,23 +112,29 @@ cdef class View:
     cdef readonly uintptr_t address
     cdef readonly Py_ssize_t length
     cdef readonly bint readonly
+    cdef readonly bint opaque
     cdef readonly Py_ssize_t exports
     cdef readonly bint retired
     cdef Py_ssize_t step
     cdef object owner
     cdef object callback
 
-    def __cinit__(self, uintptr_t address, Py_ssize_t length, bint readonly, object owner=None):
+    def __cinit__(self, uintptr_t address, Py_ssize_t length, bint readonly, object owner=None,
+                  bint opaque=False):
         self.address = address
         self.length = length
         self.step = 1
         self.readonly = readonly
+        self.opaque = opaque
         self.owner = owner
 
     def __len__(self):
         return self.length
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
+        if self.opaque:
+            raise BufferError("this is device memory, which the processor cannot touch: copy with "
+                              "load, load_into and store")
         if self.retired:
             raise BufferError("the mapping behind this view was closed")
         if self.readonly and flags & PyBUF_WRITABLE == PyBUF_WRITABLE:

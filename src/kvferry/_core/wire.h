@@ -50,8 +50,13 @@ typedef struct kvf_voyage {
     const kvf_brake *brake;
     kvf_outcome stop;   /* why no frame is begun any more */
     uint64_t patience;  /* with a stop: until when answers are awaited */
-    kvf_answer refusal; /* when stop is KVF_REFUSED */
+    kvf_answer refusal; /* when it stops because the peer's end failed */
 } kvf_voyage;
+
+/* After such a stop the peer drops what it has yet to answer of the run. */
+static inline bool kvf_voyage_failed_there(const kvf_voyage *v) {
+    return v->stop == KVF_REFUSED || v->stop == KVF_DEVICE;
+}
 
 static inline bool kvf_wire_waits(const kvf_wire *w) { return w->answered != w->begun; }
 
@@ -84,9 +89,17 @@ static inline void kvf_voyage_stop(kvf_voyage *v, kvf_outcome why) {
 }
 
 static inline void kvf_voyage_refuse(kvf_voyage *v, const kvf_answer *a) {
-    kvf_voyage_stop(v, KVF_REFUSED);
-    v->stop = KVF_REFUSED; /* says more than that somebody gave up meanwhile */
+    kvf_outcome why = a->status == KVF_DENIED ? KVF_REFUSED : KVF_DEVICE;
+    kvf_voyage_stop(v, why);
+    v->stop = why; /* says more than that somebody gave up meanwhile */
     v->refusal = *a;
+}
+
+static inline void kvf_voyage_count(kvf_voyage *v, const kvf_answer *a) {
+    kvf_done *done = v->brake->done;
+    atomic_fetch_add_explicit(&done->served, a->bytes, memory_order_relaxed);
+    if (a->status == KVF_DONE && a->staged)
+        atomic_fetch_add_explicit(&done->staged, a->staged, memory_order_relaxed);
 }
 
 static inline kvf_io kvf_wire_send(kvf_wire *w, kvf_voyage *v) {
@@ -115,9 +128,9 @@ static inline kvf_io kvf_wire_hear(kvf_wire *w, kvf_voyage *v) {
     const kvf_run *frame = &w->window[w->answered % KVF_WINDOW];
     kvf_reader_take(&w->reader, &a, sizeof a);
     if (!kvf_answer_fits(&a, w->answered, frame->bytes)) return KVF_IO_BROKEN;
-    if (a.status == KVF_DROPPED && v->stop != KVF_REFUSED) return KVF_IO_BROKEN;
-    if (a.status == KVF_DENIED) kvf_voyage_refuse(v, &a);
-    atomic_fetch_add_explicit(&v->brake->done->served, a.bytes, memory_order_relaxed);
+    if (a.status == KVF_DROPPED && !kvf_voyage_failed_there(v)) return KVF_IO_BROKEN;
+    if (a.status == KVF_DENIED || a.status == KVF_BROKEN) kvf_voyage_refuse(v, &a);
+    kvf_voyage_count(v, &a);
     if (a.status == KVF_DONE && v->op == KVF_READ) {
         kvf_lay_local(&w->in, *frame);
         kvf_reader_pour(&w->reader, &w->in);
@@ -176,7 +189,7 @@ static inline bool kvf_wire_idle(kvf_wire *w, kvf_voyage *v) {
 /* The peer owes answers and will not be heard any more. It may place a WRITE yet; what a READ has
  * brought is here, and nothing follows. */
 static inline kvf_outcome kvf_voyage_unanswered(const kvf_voyage *v) {
-    return v->op == KVF_WRITE || v->stop == KVF_REFUSED ? KVF_LOST : v->stop;
+    return v->op == KVF_WRITE || kvf_voyage_failed_there(v) ? KVF_LOST : v->stop;
 }
 
 /* Memory here is not there. What was sent of a WRITE the peer may place yet. */
@@ -185,9 +198,11 @@ static inline kvf_outcome kvf_voyage_faulted(const kvf_wire *w, const kvf_voyage
 }
 
 static inline kvf_outcome kvf_voyage_end(const kvf_voyage *v) {
+    const kvf_answer *a = &v->refusal;
     if (v->stop == KVF_REFUSED) {
-        const kvf_answer *a = &v->refusal;
         kvf_done_refuse(v->brake->done, a->verdict, a->side, a->address);
+    } else if (v->stop == KVF_DEVICE) {
+        kvf_done_blame(v->brake->done, (int32_t)a->code);
     } else if (!v->rest.bytes) {
         return KVF_OK; /* it was asked to stop when all was under way, and all arrived */
     }
