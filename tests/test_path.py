@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kvferry.errors import UsageError
 from kvferry.link import DRIVERS
+from kvferry.link.hixl import HixlDriver
 from kvferry.path import PRESETS, Addressing, LinkKind, Path, Staging, SubmitterKind, parse, want
 
 EVERY = [Path(*kinds) for kinds in itertools.product(LinkKind, SubmitterKind, Staging)]
@@ -24,8 +25,12 @@ LEGAL = {
     "cma/inline/none",
     "cma/host/none",
     "cma/coprocessor/none",
+    "cma/inline/bounce",
+    "cma/host/bounce",
+    "cma/coprocessor/bounce",
     "tcp/host/none",
     "tcp/host/bounce",
+    "hixl/host/none",
 }
 
 
@@ -46,7 +51,7 @@ def test_legal_or_refused_with_a_reason(path: Path) -> None:
 
 def test_the_table_is_whole() -> None:
     assert {str(path) for path in EVERY} >= LEGAL
-    assert {driver.kind for driver in DRIVERS} == set(LinkKind)
+    assert {driver.kind for driver in (*DRIVERS, HixlDriver)} == set(LinkKind)
 
 
 def test_staging_may_be_left_out() -> None:
@@ -64,10 +69,19 @@ def test_presets_are_legal_paths(name: str) -> None:
 
 def test_direct_says_why_it_goes_without_staging() -> None:
     staged = [path for path in parse("direct") if path.staging is Staging.BOUNCE]
-    assert [path.link for path in staged] == list(LinkKind)
-    assert [path.refusal is None for path in staged] == [False, False, False, True]
+    mapped, others = [LinkKind.LOOPBACK, LinkKind.FABRIC], [LinkKind.CMA, LinkKind.HIXL]
+    assert [path.link for path in staged] == [*mapped, *others, LinkKind.TCP]
+    assert all(path.refusal for path in staged if path.link in (*mapped, LinkKind.HIXL))
+    assert staged[-1].refusal is None
     plain = [path for path in parse("direct") if path.staging is Staging.NONE]
-    assert [path.link for path in plain] == [LinkKind.LOOPBACK, LinkKind.FABRIC, LinkKind.CMA]
+    assert [path.link for path in plain] == [*mapped, *others]
+
+
+def test_the_vendor_engine_is_in_no_preset_that_promises_any_buffer() -> None:
+    with_hixl = {
+        name for name, paths in PRESETS.items() if any(each.link is LinkKind.HIXL for each in paths)
+    }
+    assert with_hixl == {"direct"}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +134,7 @@ def test_a_forced_field_that_nothing_can_have_is_refused() -> None:
         ("fabric", "give one of auto"),
         ("fabric/host/none/more", "unknown path"),
         ("Fabric/host", "unknown link 'Fabric'"),
-        ("tcpip/host", "know loopback, fabric, cma, tcp"),
+        ("tcpip/host", "know loopback, fabric, cma, tcp, hixl"),
         ("fabric/gpu", "unknown submitter 'gpu'"),
         ("fabric/host/ram", "unknown staging 'ram'"),
         ("fabric/host/", "unknown staging ''"),

@@ -33,12 +33,14 @@ class LinkKind(str, Enum):
     fabric    memory that both processes map
     cma       the kernel copies between two processes (cross memory attach)
     tcp       sockets
+    hixl      the vendor's engine, by its Python module
     """
 
     LOOPBACK = "loopback"
     FABRIC = "fabric"
     CMA = "cma"
     TCP = "tcp"
+    HIXL = "hixl"
 
 
 class SubmitterKind(str, Enum):
@@ -88,6 +90,7 @@ _ADDRESSING = {
     LinkKind.FABRIC: Addressing.MAPPED,
     LinkKind.CMA: Addressing.REGISTERED,
     LinkKind.TCP: Addressing.REGISTERED,
+    LinkKind.HIXL: Addressing.REGISTERED,
 }
 
 # The table of all combinations: what is not refused here is legal.
@@ -95,21 +98,24 @@ _ADDRESSING = {
 #               inline  host  coprocessor  |  none  bounce
 #   loopback      x                        |   x
 #   fabric        x      x        x        |   x
-#   cma           x      x        x        |   x
+#   cma           x      x        x        |   x      x (refused at open without device memory)
 #   tcp                  x                 |   x      x
+#   hixl                 x                 |   x
 _REFUSALS: dict[tuple[LinkKind, SubmitterKind | Staging], str] = {
     (LinkKind.LOOPBACK, SubmitterKind.HOST): "loopback has no streams: its caller copies",
     (LinkKind.LOOPBACK, SubmitterKind.COPROCESSOR): "loopback has no streams: its caller copies",
     (LinkKind.TCP, SubmitterKind.INLINE): "tcp submits by itself, which counts as host",
     (LinkKind.TCP, SubmitterKind.COPROCESSOR): "tcp submits by itself: nothing is unfolded",
+    (LinkKind.HIXL, SubmitterKind.INLINE): "hixl submits by itself, which counts as host",
+    (LinkKind.HIXL, SubmitterKind.COPROCESSOR): "hixl submits by itself, which counts as host",
     (LinkKind.LOOPBACK, Staging.BOUNCE): "mapped memory is copied in place: nothing to stage",
     (LinkKind.FABRIC, Staging.BOUNCE): "mapped memory is copied in place: nothing to stage",
-    (LinkKind.CMA, Staging.BOUNCE): "the kernel copies from and to any memory: nothing to stage",
+    (LinkKind.HIXL, Staging.BOUNCE): "hixl stages by itself, where it does: BufferPool",
 }
 
 _INLINE, _HOST, _COPROCESSOR = SubmitterKind
 _LOOPBACK = Path(LinkKind.LOOPBACK, _INLINE)
-_FABRIC, _CMA, _TCP = (Path(kind, _HOST) for kind in list(LinkKind)[1:])
+_FABRIC, _CMA, _TCP, _HIXL = (Path(kind, _HOST) for kind in list(LinkKind)[1:])
 
 # What each preset permits, best first.
 PRESETS: dict[str, tuple[Path, ...]] = {
@@ -123,6 +129,8 @@ PRESETS: dict[str, tuple[Path, ...]] = {
         _FABRIC,
         _CMA._replace(staging=Staging.BOUNCE),
         _CMA,
+        _HIXL._replace(staging=Staging.BOUNCE),
+        _HIXL,
         _TCP._replace(staging=Staging.BOUNCE),
     ),
     "ubshmem": (_FABRIC,),

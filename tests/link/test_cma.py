@@ -192,7 +192,7 @@ def own(parent: Parent, size: int) -> None:
     driver = CmaDriver(EPOCH, ptracer=True)
     code, hole = _core.vm_reserve(size, 4096)
     assert code == 0
-    record = msgspec.to_builtins(driver.publish(region).record)
+    record = msgspec.to_builtins(driver.publish(region, facts()).record)
     parent.tell({"pid": os.getpid(), "facts": driver.facts(), "record": record, "hole": hole})
     for verb in parent:
         if verb == "hide":

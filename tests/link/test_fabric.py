@@ -49,4 +49,4 @@ def test_who_can_use_it(theirs: Facts, reason: str | None) -> None:
 
 def test_foreign_memory_is_not_published() -> None:
     region = Region(1, "foreign", buffer_of(bytearray(8)), 8)
-    assert FabricDriver(HostRuntime()).publish(region) is None
+    assert FabricDriver(HostRuntime()).publish(region, Facts(1, "", 0, {})) is None

@@ -27,6 +27,6 @@ def test_only_with_itself() -> None:
 def test_foreign_memory_is_reached_as_it_may_be() -> None:
     for memory, readonly in ((bytearray(8), False), (bytes(8), True)):
         region = Region(1, "foreign", buffer_of(memory), 8)
-        published = LoopbackDriver().publish(region)
+        published = LoopbackDriver().publish(region, Facts(1, "", 0, {}))
         assert published is not None
         assert (published.fds, published.record.readonly) == ([], readonly)

@@ -403,7 +403,7 @@ def test_a_driver_tells_its_first_tcp_address() -> None:
 
 
 def test_descriptors_are_not_wanted(bench: WireBench) -> None:
-    published = FabricDriver(bench.runtime).publish(bench.region(4096))
+    published = FabricDriver(bench.runtime).publish(bench.region(4096), bench.facts)
     assert published is not None
     with pytest.raises(UsageError):
         bench.link.attach(published)

@@ -5,6 +5,6 @@ registered, mapped and writable is checked when it is submitted.
 """
 
 from .batch import Batch
-from .buffer import Buffer, buffer_of
+from .buffer import Buffer, DeviceMemory, buffer_of, device_memory_of
 
-__all__ = ["Batch", "Buffer", "buffer_of"]
+__all__ = ["Batch", "Buffer", "DeviceMemory", "buffer_of", "device_memory_of"]

@@ -10,7 +10,9 @@ import numpy.typing as npt
 
 from ..errors import UsageError
 
-__all__ = ["Buffer", "buffer_of"]
+__all__ = ["Buffer", "DeviceMemory", "buffer_of", "device_memory_of"]
+
+ADDRESSES = 1 << 64
 
 _NAMES = re.compile(":[^:]*:")  # of fields, in a format
 
@@ -28,6 +30,33 @@ class Buffer(NamedTuple):
     length: int
     readonly: bool
     owner: object
+
+
+class DeviceMemory(NamedTuple):
+    """A range of a device's memory, by addresses of its runtime; see Engine.register.
+
+    address  of the first byte
+    length   bytes
+    owner    holding it keeps the memory where it is
+    """
+
+    address: int
+    length: int
+    owner: object = None
+
+
+def device_memory_of(thing: Any) -> DeviceMemory | None:
+    """The memory of a tensor that lies in a device, and a DeviceMemory as it is; None: neither.
+
+    Raises UsageError when it is empty or not contiguous.
+    """
+    if isinstance(thing, DeviceMemory):
+        if not 0 < thing.length <= ADDRESSES - thing.address:
+            raise UsageError("the range is no range of addresses", cause="wraps")
+        return thing
+    if not hasattr(thing, "data_ptr") or thing.device.type == "cpu":
+        return None
+    return DeviceMemory(thing.data_ptr(), _length_of(thing), thing)
 
 
 def buffer_of(thing: Any) -> Buffer:
@@ -73,9 +102,14 @@ def _from_tensor(tensor: Any) -> Buffer:
     device = tensor.device.type
     if device != "cpu":
         raise UsageError(f"tensor is in {device} memory, not in this host's", cause="device_memory")
+    return Buffer(tensor.data_ptr(), _length_of(tensor), False, tensor)
+
+
+def _length_of(tensor: Any) -> int:
+    """Its bytes, which follow each other."""
     if not tensor.is_contiguous():
         raise UsageError("tensor is not contiguous", cause="not_contiguous")
-    length = tensor.numel() * tensor.element_size()
+    length: int = tensor.numel() * tensor.element_size()
     if not length:
         raise UsageError("tensor holds no bytes", cause="zero_length")
-    return Buffer(tensor.data_ptr(), length, False, tensor)
+    return length

@@ -1,7 +1,8 @@
 """Links: how bytes cross from this process's memory to a peer's, and back.
 
 A driver is a link's half that lives once per engine, a link its half per channel. `DRIVERS` lists
-them; the contract they keep is in `base` and is tested by one class for all of them.
+those that every engine has; `hixl` is imported when an engine is to have it. The contract they keep
+is in `base`, and is tested by one class for all of them.
 """
 
 from .base import Driver, Facts, Link, Peer, Published

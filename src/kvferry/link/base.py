@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple, Protocol
 import msgspec
 
 from .._core import Descriptors, Done, PeerWatch
-from ..errors import PeerError
+from ..errors import Error, PeerError
 from ..memory import Region, RegionRecord, RemoteRegion
 from ..path import LinkKind, Path
 from ..submit import Slot, Submitters
@@ -96,8 +96,15 @@ class Driver(ABC):
         """Why these two cannot use this link, from facts alone; None when they can."""
 
     @abstractmethod
-    def publish(self, region: Region) -> Published | None:
-        """What a peer needs to reach the region; None when it cannot over this link."""
+    def publish(self, region: Region, to: Facts) -> Published | None:
+        """What the peer that told `to` of itself needs to reach the region; None when it cannot
+        over this link. The capability may be for that peer alone."""
+
+    def retire(self, region: Region) -> None:
+        """The region's memory goes: no transfer uses it, and peers let go of it or were hung up on.
+
+        Who knows of the memory elsewhere says so there, or holds a buffer of it until he has.
+        """
 
     @abstractmethod
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
@@ -173,6 +180,14 @@ class Link(ABC):
     @abstractmethod
     def release(self, lent: Slot, failed: bool) -> None:
         """The transfer is quiet: take back what was lent to it."""
+
+    def why(self, done: Done) -> Error | None:
+        """What a transfer that failed in a device's library met there, as its `done` tells; or why
+        it was lost, where the link knows that.
+
+        A PeerError: the way to the peer, or the peer, failed; what reached it is unknown.
+        """
+        return None
 
     @abstractmethod
     def close(self) -> None:

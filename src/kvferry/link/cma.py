@@ -4,6 +4,8 @@ owner      |#### region ####|                 any memory of its process
                ^ process_vm_readv, process_vm_writev
 here       |## caller's memory ##|
 
+Memory of a device no kernel copies: a peer's is not reached, and ours passes through a pool.
+
 The peer takes no part and maps nothing. The kernel lets one process into another as it lets a
 debugger: same user, dumpable, and whatever Yama adds. Facts tell most of that beforehand; a read of
 the word that holds the peer's epoch proves the rest, and that its process is the one we think.
@@ -21,10 +23,19 @@ import msgspec
 import numpy as np
 
 from .. import _core
-from .._core import Descriptors, Done, PeerWatch, ProcessMover
-from ..errors import PathRefused
+from .._core import (
+    BouncePool,
+    Descriptors,
+    Done,
+    Mover,
+    OpaqueBounce,
+    PeerWatch,
+    ProcessMover,
+    SpanTable,
+)
+from ..errors import NoMemory, PathRefused
 from ..memory import Region, RemoteRegion
-from ..path import LinkKind, Path
+from ..path import LinkKind, Path, Staging
 from ..submit import Slot, Submitter, Submitters
 from .base import Driver, Facts, Link, Peer, Published
 from .registered import attach_registered, publish_registered
@@ -46,6 +57,9 @@ _PROBE_FAILED = {
     errno.EFAULT: "its process is another one than the engine that answered",
     errno.ENOSYS: "this kernel has no cross memory attach",
 }
+
+
+_NOTHING_TO_STAGE = "the kernel copies from and to any memory of the host: nothing to stage"
 
 
 class CmaFacts(msgspec.Struct, frozen=True):
@@ -71,13 +85,15 @@ class CmaDriver(Driver):
 
     ptracer  let processes of the same user in where Yama restricts that to ancestors; for all of
              this process, and as long as it lives
+    local    device memory of this process, until it is unmapped; None: it has none
     """
 
     kind = LinkKind.CMA
 
-    def __init__(self, epoch: int, ptracer: bool) -> None:
+    def __init__(self, epoch: int, ptracer: bool, local: SpanTable | None = None) -> None:
         self._ptracer = ptracer and _core.process_admit_all() == 0
         self._probe = np.array([epoch], np.uint64)
+        self._local = local
 
     def facts(self) -> dict[str, int | str]:
         told = CmaFacts(
@@ -104,12 +120,17 @@ class CmaDriver(Driver):
         # A process may always look into itself.
         return None if ours.epoch == theirs.epoch else _kernel_refuses(us, them)
 
-    def publish(self, region: Region) -> Published:
-        return publish_registered(region)
+    def publish(self, region: Region, to: Facts) -> Published | None:
+        return publish_registered(region) if region.reach is None else None
 
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
-        pid = _prove(peer, path)
-        return CmaLink(peer, path, submitters.make(path.submitter), pid)
+        bounced = path.staging is Staging.BOUNCE
+        if bounced and self._local is None:
+            raise _refused(peer, path, _NOTHING_TO_STAGE)
+        mover: Mover = ProcessMover(_prove(peer, path), peer.watch or PeerWatch(peer.pidfd, None))
+        if bounced and self._local is not None:
+            mover = OpaqueBounce(mover, _pool(peer, path, submitters), self._local)
+        return CmaLink(peer, path, submitters.make(path.submitter), mover)
 
     def close(self) -> None:
         self._probe[0] = 0
@@ -118,9 +139,9 @@ class CmaDriver(Driver):
 class CmaLink(StreamLink):
     """Its streams copy by way of the kernel."""
 
-    def __init__(self, peer: Peer, path: Path, submitter: Submitter, pid: int) -> None:
+    def __init__(self, peer: Peer, path: Path, submitter: Submitter, mover: Mover) -> None:
         super().__init__(peer, path, submitter)
-        self._mover = ProcessMover(pid, peer.watch or PeerWatch(peer.pidfd, None))
+        self._mover = mover
 
     def attach(self, published: Published) -> RemoteRegion:
         return attach_registered(published, self.peer, self.epoch, self.path)
@@ -174,6 +195,16 @@ def _prove(peer: Peer, path: Path) -> int:
     if int.from_bytes(word, sys.byteorder) != peer.facts.epoch:
         raise _refused(peer, path, _PROBE_FAILED[errno.EFAULT])
     return peer.pid
+
+
+def _pool(peer: Peer, path: Path, submitters: Submitters) -> BouncePool:
+    try:
+        pool = submitters.pool.make()
+    except NoMemory as error:
+        raise _refused(peer, path, str(error.args[0])) from error
+    if pool is None:
+        raise _refused(peer, path, "its pool is off")
+    return pool
 
 
 def _refused(peer: Peer, path: Path, reason: str) -> PathRefused:

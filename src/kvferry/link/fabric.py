@@ -36,13 +36,15 @@ class FabricDriver(Driver):
     def refuse(ours: Facts, theirs: Facts) -> str | None:
         if LinkKind.FABRIC not in theirs.links:
             return "the peer does not offer it"
+        if theirs.links[LinkKind.FABRIC]:
+            return "the peer's memory is a device library's, this engine's its host's"
         if ours.boot != theirs.boot:
             return "the peer is on another host: memory handles do not cross hosts"
         if ours.network != theirs.network:
             return "the peer is in another network namespace: its handle socket cannot be reached"
         return None
 
-    def publish(self, region: Region) -> Published | None:
+    def publish(self, region: Region, to: Facts) -> Published | None:
         if region.allocation is None:
             return None
         handle = self._runtime.export(region.allocation, region.shared)
@@ -57,7 +59,7 @@ class FabricDriver(Driver):
             readonly=handle.access is Access.READ,
             handle=HANDLE,
         )
-        return Published(record, [handle.fd])
+        return Published(record, handle.fds)
 
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
         return FabricLink(peer, path, submitters.make(path.submitter), self._runtime)

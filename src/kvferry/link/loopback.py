@@ -21,8 +21,8 @@ class LoopbackDriver(Driver):
     def refuse(ours: Facts, theirs: Facts) -> str | None:
         return None if ours.epoch == theirs.epoch else "the peer is another engine"
 
-    def publish(self, region: Region) -> Published:
-        return publish_registered(region)
+    def publish(self, region: Region, to: Facts) -> Published | None:
+        return publish_registered(region) if region.reach is None else None
 
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
         return LoopbackLink(peer, path, submitters.make(path.submitter))

@@ -33,6 +33,7 @@ def publish_registered(region: Region) -> Published:
         size=region.length,
         page=1,
         readonly=region.readonly or region.shared is Access.READ,
+        kind="host" if region.reach is None else "device",
         handle=ADDRESS,
     )
     return Published(record, [])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .._core import Descriptors, Done
-from ..path import Path
+from ..errors import UsageError
+from ..path import Path, Staging
 from ..submit import Slot, Submitter
 from .base import Link, Peer
 
@@ -11,7 +12,7 @@ __all__ = ["StreamLink"]
 
 
 class StreamLink(Link):
-    """Leaves transfers to a submitter."""
+    """Leaves transfers to a submitter, whose threads touch local memory themselves."""
 
     def __init__(self, peer: Peer, path: Path, submitter: Submitter) -> None:
         self.peer = peer.name
@@ -27,7 +28,18 @@ class StreamLink(Link):
         deadline: int | None = None,
         patient: bool = False,
     ) -> Slot | None:
+        if d.opaque and self.path.staging is Staging.NONE:
+            raise self._untouchable()
         return self._submitter.submit(op, d, done, deadline, patient)
+
+    def _untouchable(self) -> UsageError:
+        """What to raise for a batch whose local side lies in a device, if nothing is staged."""
+        return UsageError(
+            f"local memory of the batch lies in a device, which {self.path} cannot touch: connect "
+            'with staging="bounce", over cma or tcp',
+            cause="device_memory",
+            peer=self.peer,
+        )
 
     def wake(self) -> None:
         self._submitter.wake()

@@ -20,11 +20,11 @@ from .._core import CopyEngines, Descriptors, Done, SpanTable
 from ..errors import ClosedError, Full, NoMemory, PathRefused, PeerError, RightsError, Timeout
 from ..memory import Region, RemoteRegion
 from ..path import LinkKind, Path, Staging
-from ..runtime import HostStream
-from ..submit import HostSubmitter, PoolSpec, Slot, Submitters
+from ..runtime import CallerStream, HostStream
+from ..submit import Slot, Submitters
 from .base import Driver, Facts, Link, Owner, Peer, Published
+from .pooled import PooledLink
 from .registered import attach_registered, publish_registered
-from .stream import StreamLink
 
 __all__ = ["TcpDriver"]
 
@@ -32,27 +32,30 @@ WIRES_LIMIT = 512
 WIDE_BYTES = 8 << 20  # below, one wire carries a batch as fast as several
 
 
-class WireStream(HostStream):
+class WireStream(HostStream, CallerStream):
     """A stream all of whose runs go over one wire, which ends with it; through `pool` if any."""
 
     __slots__ = ("_copy_inline", "_mover", "_wire")
 
     def __init__(
-        self, engines: CopyEngines, wire: _core.Wire, pool: _core.BouncePool | None
+        self,
+        engines: CopyEngines,
+        wire: _core.Wire,
+        pool: _core.BouncePool | None,
+        devices: SpanTable | None,
     ) -> None:
-        self._mover = wire if pool is None else _core.Bounce(wire, pool)
+        self._mover = wire if pool is None else _core.Bounce(wire, pool, devices)
         super().__init__(engines, self._mover)
         self._copy_inline = engines.copy_inline
         self._wire = wire
 
     def copy_inline(self, op: int, d: Descriptors, done: Done, deadline: int | None) -> None:
-        """Carry a whole batch out in the calling thread; blocks until it is over."""
         d.via(self._mover)
         self._copy_inline(op, d, done, deadline)
 
     @property
     def dead(self) -> bool:
-        """Did it end, or lose step with the peer?"""
+        """Did the wire end, or lose step with the peer?"""
         return self._wire.dead
 
     def kill(self) -> None:
@@ -68,8 +71,9 @@ class Wires:
     up nobody else's. Thread-safe.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, devices: SpanTable | None) -> None:
         self.engines = CopyEngines(0)
+        self.devices = devices
         self._lock = threading.Lock()
         self._closed = False
         self._streams: weakref.WeakSet[WireStream] = weakref.WeakSet()
@@ -92,7 +96,7 @@ class Wires:
                 raise NoMemory(
                     f"starting threads for wires: {os.strerror(code)}", cause="no_threads"
                 )
-            stream = WireStream(self.engines, _make_wire(sock), pool)
+            stream = WireStream(self.engines, _make_wire(sock), pool, self.devices)
             self._streams.add(stream)
         return stream
 
@@ -114,14 +118,15 @@ class TcpDriver(Driver):
     """Dials wires to peers, and serves theirs.
 
     spans      what peers may do with this process's memory
+    local      device memory of this process, until it is unmapped; None: it has none
     addresses  where the engine listens, for those who look for this link
     """
 
     kind = LinkKind.TCP
 
-    def __init__(self, spans: SpanTable) -> None:
+    def __init__(self, spans: SpanTable, local: SpanTable | None = None) -> None:
         self.addresses: Sequence[str] = ()
-        self._wires = Wires()
+        self._wires = Wires(local)
         self._server = _core.WireServer(spans)
         self._lock = threading.Lock()
         self._owners: dict[Owner, int] = {}
@@ -140,7 +145,7 @@ class TcpDriver(Driver):
             return "the peer listens on no tcp address"
         return None
 
-    def publish(self, region: Region) -> Published:
+    def publish(self, region: Region, to: Facts) -> Published:
         return publish_registered(region)
 
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
@@ -181,23 +186,25 @@ class TcpDriver(Driver):
         self._wires.forked()
 
 
-class TcpLink(StreamLink):
+class TcpLink(PooledLink):
     """Has wires of its own, as many as it had transfers at once."""
 
     def __init__(self, peer: Peer, path: Path, submitters: Submitters, wires: Wires) -> None:
-        self._pool = _make_pool(submitters.pool) if path.staging is Staging.BOUNCE else None
+        self._pool = submitters.pool.make() if path.staging is Staging.BOUNCE else None
+        self._stages = self._pool is not None and wires.devices is not None
 
         def wire(deadline: int | None) -> WireStream:
             return wires.stream(peer.wire, self._pool, deadline)
 
-        self._slots = submitters.slots.another(wire)
-
-        def submitter(streams: int) -> HostSubmitter:
-            return HostSubmitter(wires.engines, self._slots, streams=streams, inline_below=0)
-
-        super().__init__(peer, path, submitter(1))
-        self._wide = submitter(submitters.streams)
-        self._inline_below = submitters.inline_below
+        super().__init__(
+            peer,
+            path,
+            wires.engines,
+            submitters.slots.another(wire),
+            streams=submitters.streams,
+            wide=WIDE_BYTES,
+            inline_below=submitters.inline_below,
+        )
         # The first wire shows whether the path works.
         self._slots.give(self._slots.take(1, peer.by))
 
@@ -215,30 +222,12 @@ class TcpLink(StreamLink):
         deadline: int | None = None,
         patient: bool = False,
     ) -> Slot | None:
-        if patient and 0 < d.bytes < self._inline_below:
-            return self._copy_inline(op, d, done, deadline)
-        submitter = self._wide if d.bytes >= WIDE_BYTES else self._submitter
-        return submitter.submit(op, d, done, deadline, patient)
-
-    def _copy_inline(
-        self, op: int, d: Descriptors, done: Done, deadline: int | None
-    ) -> Slot | None:
-        """In the calling thread, which would wait anyway: no ring, no flag."""
-        slot = self._wide.await_slot(1, done, deadline)
-        for stream in slot or ():
-            assert isinstance(stream, WireStream), "the pool has no others"
-            stream.copy_inline(op, d, done, deadline)
-        return slot
-
-    def release(self, lent: Slot, failed: bool) -> None:
-        """A wire that is in step serves the next, whatever the transfer came to: dialling takes
-        longer than many a timeout."""
-        dead: Slot = [each for each in lent if isinstance(each, WireStream) and each.dead]
-        self._slots.discard(dead)
-        self._slots.give([stream for stream in lent if stream not in dead])
+        if d.opaque and not self._stages:
+            raise self._untouchable()
+        return super().submit(op, d, done, deadline, patient)
 
     def close(self) -> None:
-        self._slots.close()
+        super().close()
         self._pool = None  # its memory goes now, whoever still knows of this link
 
 
@@ -250,13 +239,3 @@ def _make_wire(sock: socket.socket) -> _core.Wire:
         raise NoMemory("no memory for a wire", cause="no_memory") from error
     sock.detach()
     return wire
-
-
-def _make_pool(spec: PoolSpec) -> _core.BouncePool | None:
-    """The pool of one link; None when it is off. Raises NoMemory."""
-    if spec.count == 0:
-        return None
-    try:
-        return _core.BouncePool(spec.count, spec.size)
-    except MemoryError as error:
-        raise NoMemory(f"no memory for a pool of {spec}", cause="no_memory") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from ..errors import UsageError
@@ -9,6 +11,7 @@ from ..errors import UsageError
 __all__ = ["RegionRecord", "check_name"]
 
 NAME_MAX = 255  # bytes
+BLOB_MAX = 128  # bytes
 
 
 def check_name(name: str) -> None:
@@ -37,6 +40,8 @@ class RegionRecord(msgspec.Struct, frozen=True, tag=True):
     kind      of memory
     handle    how the descriptor that travels beside the record is to be read; "address": none does
     tenant    whose it is
+    blob      the handle's bytes, where those are the handle
+    offset    of the region's first byte in what is behind the handle
     """
 
     serial: int
@@ -50,3 +55,5 @@ class RegionRecord(msgspec.Struct, frozen=True, tag=True):
     kind: str = "host"
     handle: str = "memfd"
     tenant: str = "default"
+    blob: Annotated[bytes, msgspec.Meta(max_length=BLOB_MAX)] = b""
+    offset: Annotated[int, msgspec.Meta(ge=0)] = 0

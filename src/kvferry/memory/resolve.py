@@ -45,7 +45,7 @@ _VERDICTS: dict[int, tuple[type[Error], str, str]] = {
         "the {side} region is gone: closed, revoked or of another epoch or channel",
     ),
     _core.MIXED: (UsageError, "mixed_paths", "its regions are reached over two paths"),
-    _core.NO_MEMORY: (NoMemory, "no_memory", "no memory to check the batch"),
+    _core.NO_MEMORY: (NoMemory, "no_memory", "no memory to carry the batch out"),
 }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..errors import UsageError
+from .._core import BouncePool
+from ..errors import NoMemory, UsageError
 
 __all__ = ["PoolSpec"]
 
@@ -33,6 +34,15 @@ class PoolSpec:
                 cause="pool",
             )
         return cls(count, mib * MIB)
+
+    def make(self) -> BouncePool | None:
+        """A pool; None when it is off. Raises NoMemory."""
+        if self.count == 0:
+            return None
+        try:
+            return BouncePool(self.count, self.size)
+        except MemoryError as error:
+            raise NoMemory(f"no memory for a pool of {self}", cause="no_memory") from error
 
     def __str__(self) -> str:
         return f"{self.count}:{self.size // MIB}"

@@ -72,7 +72,8 @@ class SlotPool:
     def close(self) -> None:
         """Let go of the idle streams."""
         with self._lock:
-            self._idle.clear()
+            idle, self._idle = self._idle, []
+        idle.clear()  # the end of a stream may take locks
 
     def warm(self, streams: int) -> None:
         """See to it that so many streams exist, as far as the limit allows."""
@@ -159,9 +160,9 @@ class SlotPool:
         if self._queue and self._queue[0] is not turn:
             return None
         fresh = max(0, streams - len(self._idle))
-        if len(self._streams) + fresh > self._limit:
+        if fresh and len(self._streams) + fresh > self._limit:
             return None
-        missing = self._reserve(fresh)
+        missing = self._reserve(fresh) if fresh else []
         kept = len(self._idle) - (streams - fresh)
         slot = self._idle[kept:]
         del self._idle[kept:]
