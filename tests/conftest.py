@@ -14,12 +14,17 @@ from typing import Any
 import numpy as np  # noqa: F401
 import pytest
 
+import kvferry
 from kvferry.engine.lock_order import BELLS, ORDER
 from kvferry.testing import Child, LeakCheck, LockAudit, places
 from kvferry.testing import spawn as start
+from kvferry.testing.under_test import VARIABLES, adopt, on_host
 
 # Seconds for what ends by itself, such as the last moments of a joined thread.
 GRACE = 2.0
+
+# Before the tests are collected: some are about the runtime that they run on.
+adopt(os.environ)
 
 FAILED = pytest.StashKey[bool]()
 
@@ -37,7 +42,8 @@ def _private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
         patch.setenv("TMPDIR", str(folders["tmp"]))
         patch.setattr(tempfile, "tempdir", str(folders["tmp"]))
         for variable in [name for name in os.environ if name.startswith("KVFERRY_")]:
-            patch.delenv(variable)
+            if variable not in VARIABLES:
+                patch.delenv(variable)
         yield tuple(folders.values())
 
 
@@ -48,6 +54,22 @@ def _interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _runtime_under_test(_private_folders: tuple[Path, ...]) -> None:
+    """A device library starts threads and sockets of its own, which stay: before any test."""
+    if on_host():
+        return
+    with kvferry.Engine("127.0.0.1:0") as owner, kvferry.Engine() as importer:
+        owner.allocate("first", 1)
+        importer.connect(owner.addresses[0])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in [] if on_host() else items:
+        for mark in item.iter_markers("host_memory"):
+            item.add_marker(pytest.mark.skip(reason=f"about the host's memory: {mark.args[0]}"))
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ with kvferry.Engine("127.0.0.1:26000") as engine:
 """
 
 from . import errors
-from .batch import Batch
+from .batch import Batch, DeviceMemory
 from .config import Options
 from .engine import Channel, Engine, Liveness, Notification, Report, Status, Transfer
 from .errors import *  # noqa: F403
@@ -21,6 +21,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Batch",
     "Channel",
+    "DeviceMemory",
     "Engine",
     "Liveness",
     "Notification",

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
 import kvferry as kf
+from kvferry.submit import SlotPool
 from kvferry.testing import LockAudit
+from kvferry.testing.under_test import on_host
+
+from .window import window
 
 MIB = 1 << 20
+
+# Bytes of the piece that a copy engine has begun when it is held, and finishes when it goes on.
+# A device has no such piece: of what it was given it writes, once stopped, nobody knows how much.
+BEGUN = MIB if on_host() else None
 
 
 @pytest.fixture(autouse=True)
@@ -33,11 +39,18 @@ class Pair(NamedTuple):
         """The first `length` bytes of the pool, to `offset` of the peer's region."""
         return kf.Batch.of(self.pool, self.peer.regions["kv"], length=length, remote_offset=offset)
 
-    def here(self) -> npt.NDArray[np.uint8]:
-        return np.frombuffer(self.pool, np.uint8)
+    @property
+    def slots(self) -> SlotPool:
+        """Where the channel's streams come from: a pool of its link's, or the engine's."""
+        pool = getattr(self.peer._ways[0], "_slots", self.ours._channels.slots)
+        assert isinstance(pool, SlotPool)
+        return pool
 
-    def there(self) -> npt.NDArray[np.uint8]:
-        return np.frombuffer(self.far, np.uint8)
+    def here(self) -> Any:
+        return window(self.pool)
+
+    def there(self) -> Any:
+        return window(self.far)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import kvferry as kf
 from kvferry.testing.faults.mutations import LOADED
 from kvferry.testing.faults.proxy import Proxy
 from kvferry.testing.faults.units import Case, Way
+from tests.engine.window import window
 
 KIB = 1 << 10
 SIZE = 128 * KIB
@@ -155,12 +156,12 @@ class Lab:
     def _make_memory(self) -> None:
         self.private = np.full(SIZE, 5, np.uint8)  # of the server's process, and no region
         rom = self.server.allocate("rom", SIZE, readonly=True)
-        np.frombuffer(rom, np.uint8)[:] = np.frombuffer(self.truth, np.uint8)
+        window(rom)[:] = np.frombuffer(self.truth, np.uint8)
         self.server.allocate("kv", SIZE)
         self.server.serve("echo", bytes)
 
     def fill(self) -> None:
-        np.frombuffer(self.server.regions["kv"], np.uint8)[:] = 3
+        window(self.server.regions["kv"])[:] = 3
 
     def _make_proxy(self, file: Path, at: Path) -> Proxy:
         self._address = self.server.addresses[0]
@@ -183,11 +184,11 @@ class Lab:
 
     def check_memory(self, case: Case) -> None:
         assert (self.private == 5).all()
-        assert bytes(self.server.regions["rom"]) == self.truth
+        assert self.server.regions["rom"].load() == self.truth
         # A request that was altered on the way names what the client might have named.
         altered = case.purpose == "data" and case.way is Way.TO_SERVER and case.unit >= 2
         if not altered:
-            assert (np.frombuffer(self.server.regions["kv"], np.uint8)[USED:] == 3).all()
+            assert (window(self.server.regions["kv"])[USED:] == 3).all()
 
     def _await_silence(self) -> None:
         """The bystander's are the only connections left."""

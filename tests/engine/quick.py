@@ -12,6 +12,7 @@ import numpy.typing as npt
 import kvferry as kf
 from kvferry import config
 from kvferry.testing import Parent
+from tests.engine.window import window
 
 MIB = 1 << 20
 BEAT_SECONDS, SUSPECT_AFTER, DEAD_AFTER = 0.3, 1.0, 3.0
@@ -41,7 +42,7 @@ def serve_quickly(parent: Parent) -> None:
         for seconds in parent:
             parent.tell("now")
             ctypes.PyDLL(None).usleep(int(seconds * 1e6))
-            parent.tell([len(engine._front._inbounds), bytes(memoryview(region)[:4]).hex()])
+            parent.tell([len(engine._front._inbounds), region.load(4).hex()])
 
 
 def write_then_hold(parent: Parent, address: str, seconds: float) -> str:
@@ -51,7 +52,7 @@ def write_then_hold(parent: Parent, address: str, seconds: float) -> str:
         peer = engine.connect(address)
         parent.tell("now")
         ctypes.PyDLL(None).usleep(int(seconds * 1e6))
-        np.frombuffer(pool, np.uint8)[:] = pattern(MIB)
+        window(pool)[:] = pattern(MIB)
         peer.write(kf.Batch.of(pool, peer.regions["kv"]), timeout=5)
         return peer.liveness.value
 

@@ -10,6 +10,7 @@ import numpy as np
 
 import kvferry as kf
 from kvferry.testing import Parent
+from tests.engine.window import window
 
 
 def serve(parent: Parent, address: str = "127.0.0.1:0") -> None:
@@ -43,11 +44,11 @@ def unregister(engine: kf.Engine, name: str) -> None:
 
 def fill(engine: kf.Engine, name: str, seed: int) -> None:
     region = engine.regions[name]
-    np.frombuffer(region, np.uint8)[:] = pattern(seed, region.length)
+    window(region)[:] = pattern(seed, region.length)
 
 
 def digest(engine: kf.Engine, name: str, start: int, length: int) -> int:
-    return zlib.crc32(memoryview(engine.regions[name])[start : start + length])
+    return zlib.crc32(engine.regions[name].load(length, start))
 
 
 def notifications(engine: kf.Engine, timeout: float) -> list[Any]:

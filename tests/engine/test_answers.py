@@ -52,6 +52,11 @@ class Counted(NamedTuple):
             {"stream_submissions": 1, "served_bytes": 100, "staged_bytes": 40},
             ["native threads", "some bytes once more", "no", "no", "streams"],
         ),
+        (
+            "hixl/host",
+            {},
+            ["not told", "unless that stages", "does not say", "no", "the vendor's engine"],
+        ),
     ],
 )
 def test_what_is_said(path: str, counters: dict[str, int], said: list[str]) -> None:

@@ -16,6 +16,7 @@ from kvferry.testing import Child
 
 from .conftest import MIB, Pair
 from .target import serve
+from .window import window
 
 
 def test_a_local_region_that_was_unregistered(pair: Pair) -> None:
@@ -70,7 +71,7 @@ def test_an_empty_batch_is_done_at_once(pair: Pair) -> None:
 
 def test_a_write_into_a_read_only_region(pair: Pair) -> None:
     only = pair.theirs.allocate("only", MIB, readonly=True)
-    np.frombuffer(only, np.uint8)[:] = 5
+    window(only)[:] = 5
     remote = pair.peer.regions["only"]
     assert remote.readonly
     batch = kf.Batch.of(pair.pool, remote, length=MIB)
@@ -168,7 +169,7 @@ def test_an_incompatible_version(
 ) -> None:
     address = spawn(serve).hear()
     monkeypatch.setattr(handshake, "VERSION", 99)
-    with kf.Engine() as engine, pytest.raises(kf.PeerError, match="99, the callee 3") as caught:
+    with kf.Engine() as engine, pytest.raises(kf.PeerError, match="99, the callee 4") as caught:
         engine.connect(address)
     assert (caught.value.cause, caught.value.peer) == ("version", address)
 
@@ -282,7 +283,7 @@ def test_a_path_that_is_not_taken_has_a_reason(pair: Pair) -> None:
 
 
 def test_a_full_pool_of_slots_is_refused_or_waited_for(pair: Pair) -> None:
-    pair.ours._channels.slots._limit = 1
+    pair.slots._limit = 1
     pair.ours._copies.hold(True)
     first = pair.peer.write_async(pair.batch(MIB))
     with pytest.raises(kf.Full):

@@ -15,6 +15,7 @@ from kvferry.testing import Child
 
 from .conftest import MIB, Pair
 from .target import connect_and_wait, pattern, serve
+from .window import window
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_regions_that_come_later_are_announced(remote: tuple[Child, str]) -> Non
         target.ask(["allocate", "kv", MIB])
         target.ask(["fill", "kv", 1])
         peer.read(kf.Batch.of(pool, peer.regions["kv"]))
-        assert np.array_equal(np.frombuffer(pool, np.uint8), pattern(1, MIB))
+        assert np.array_equal(window(pool), pattern(1, MIB))
         target.ask(["allocate", "more", MIB])
         deadline = time.monotonic() + 10
         while "more" not in peer.regions:  # pushed, not asked for
@@ -200,9 +201,9 @@ def test_an_engine_that_is_its_own_peer() -> None:
         engine.allocate("b", MIB)
         peer = engine.connect(engine.addresses[0])
         assert str(peer.path) == "loopback/inline/none"
-        np.frombuffer(a, np.uint8)[:] = pattern(4, MIB)
+        window(a)[:] = pattern(4, MIB)
         peer.write(kf.Batch.of(a, peer.regions["b"]))
-        assert zlib.crc32(memoryview(engine.regions["b"])) == zlib.crc32(pattern(4, MIB))
+        assert zlib.crc32(engine.regions["b"].load()) == zlib.crc32(pattern(4, MIB))
         engine.unregister(engine.regions["b"])
         assert set(peer.regions) == {"a"}
 

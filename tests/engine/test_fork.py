@@ -9,12 +9,13 @@ import sys
 import traceback
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
 import kvferry as kf
+from kvferry.testing.under_test import on_host
 
 from .conftest import MIB, Pair
+from .window import window
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
 
@@ -32,11 +33,17 @@ def in_child(body: Callable[[], None]) -> int:
     return os.waitpid(pid, 0)[1]
 
 
-def test_calls_in_a_child_raise_and_descriptors_are_closed(pair: Pair) -> None:
+@pytest.fixture
+def earlier() -> set[str]:
+    """What is open before there are engines: a device's library keeps some of its own."""
+    return _sockets_and_memory()
+
+
+def test_calls_in_a_child_raise_and_descriptors_are_closed(earlier: set[str], pair: Pair) -> None:
     batch = pair.batch(4096)
     pair.ours._copies.hold(True)
     flying = pair.peer.write_async(pair.batch(MIB))
-    inherited = {os.readlink(f"/proc/self/fd/{fd}") for fd in _sockets_and_memory()}
+    inherited = _sockets_and_memory() - earlier
     assert inherited
 
     def body() -> None:
@@ -52,8 +59,7 @@ def test_calls_in_a_child_raise_and_descriptors_are_closed(pair: Pair) -> None:
         ):
             with pytest.raises(kf.ForkedError):
                 call()
-        left = {os.readlink(f"/proc/self/fd/{fd}") for fd in _sockets_and_memory()}
-        assert not left & inherited
+        assert not _sockets_and_memory() & inherited
         pair.peer.close()
         pair.ours.close()
         pair.theirs.close()
@@ -73,6 +79,7 @@ def test_a_child_of_a_child_closes_nothing_of_its_parents(pair: Pair) -> None:
     assert in_child(body) == 0
 
 
+@pytest.mark.host_memory("whether a child sees a device's is its library's business")
 def test_touching_an_inherited_pool_is_a_fault(pair: Pair) -> None:
     view = pair.here()
 
@@ -89,13 +96,24 @@ async def waiting(transfer: kf.Transfer) -> kf.Report:
     return await transfer
 
 
+@pytest.mark.skipif(on_host(), reason="a library that may not be used in a child is a device's")
+def test_a_child_gets_no_engine_on_a_device_of_its_parents(pair: Pair) -> None:
+    def body() -> None:
+        with pytest.raises(kf.ForkedError):
+            kf.Engine()
+
+    assert in_child(body) == 0
+    pair.peer.write(pair.batch(MIB))
+
+
+@pytest.mark.host_memory("a device's library forbids its use in a forked child")
 def test_a_child_may_make_engines_of_its_own(pair: Pair) -> None:
     address = pair.theirs.addresses[0]
 
     def body() -> None:
         with kf.Engine() as engine:
             pool = engine.allocate("pool", MIB)
-            np.frombuffer(pool, np.uint8)[:] = 9
+            window(pool)[:] = 9
             peer = engine.connect(address)
             peer.write(kf.Batch.of(pool, peer.regions["kv"]))
 
@@ -103,13 +121,13 @@ def test_a_child_may_make_engines_of_its_own(pair: Pair) -> None:
     assert (pair.there()[:MIB] == 9).all()
 
 
-def _sockets_and_memory() -> list[str]:
-    found = []
+def _sockets_and_memory() -> set[str]:
+    found = set()
     for fd in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{fd}")
         except FileNotFoundError:
             continue
         if target.startswith(("socket:", "/memfd:kvferry", "anon_inode:[eventpoll]")):
-            found.append(fd)
+            found.add(target)
     return found

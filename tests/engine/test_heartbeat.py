@@ -32,6 +32,7 @@ from .quick import (
     serve_quickly,
     write_then_hold,
 )
+from .window import window
 
 
 def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
@@ -74,8 +75,8 @@ def test_who_holds_its_interpreter_in_c_lives(spawn: Callable[..., Child], secon
         assert (inbounds, first) == (1, "05050505")
         assert holder.result(timeout=40) == busy.result(timeout=40) == "alive"
         assert not peer.closed
-        assert np.array_equal(np.frombuffer(region, np.uint8), pattern(MIB))
-        assert np.frombuffer(other, np.uint8).all()
+        assert np.array_equal(window(region), pattern(MIB))
+        assert window(other).all()
 
 
 def test_a_silent_peer_is_suspected_then_dead_and_can_be_met_again(

@@ -18,6 +18,9 @@ import kvferry as kf
 
 from .conftest import MIB, Pair
 
+# A handler that strikes in a finaliser is not obeyed: Python says so, and goes on.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 
 class Strike(Exception):
     """Raised by the handler."""

@@ -19,7 +19,7 @@ import kvferry as kf
 from kvferry import Status, _core
 from kvferry.memory import resolve
 
-from .conftest import MIB, Pair
+from .conftest import BEGUN, MIB, Pair
 
 
 @pytest.fixture
@@ -72,8 +72,10 @@ def test_a_timeout_that_becomes_quiet_leaves_no_late_write(held: Pair) -> None:
     assert type(error) is kf.Timeout
     assert (error.cause, error.bytes_moved) == ("timeout", None)
     after = held.there().copy()
-    assert after[0] == 7, "the chunk that had begun was finished"
-    assert not after[MIB : 8 * MIB].any(), "no other chunk was begun after the abort"
+    if BEGUN:
+        assert after[0] == 7, "the chunk that had begun was finished"
+        assert not after[BEGUN : 8 * MIB].any(), "no other chunk was begun after the abort"
+    assert not after[8 * MIB :].any()
     held.ours._copies.stop()  # every copy engine has ended: nothing can land any more
     assert np.array_equal(after, held.there())
 
@@ -90,8 +92,9 @@ def test_a_held_copy_raises_not_quiet_and_the_late_write_is_announced(held: Pair
     held.ours._copies.hold(False)
     assert caught.value.wait_quiet(10)
     after = held.there().copy()
-    assert after[:MIB].all(), "the begun chunk landed after the timeout, as NotQuiet said it may"
-    assert not after[MIB:].any()
+    if BEGUN:
+        assert after[:BEGUN].all(), "it landed after the timeout, as NotQuiet said it may"
+        assert not after[BEGUN:].any()
     again = held.ours.connect(held.theirs.addresses[0], path="fabric/host", streams=1)
     assert again is not held.peer
     again.write(kf.Batch.of(held.pool, again.regions["kv"]))
@@ -107,8 +110,9 @@ def test_not_quiet_keeps_the_callers_buffer(held: Pair) -> None:
     del buffer, transfer  # the transfer holds it until it is quiet
     held.ours._copies.hold(False)
     assert caught.value.wait_quiet(10)
-    assert view[0] == 0
-    assert view[2 * MIB] == 9
+    if BEGUN:
+        assert view[0] == 0
+        assert view[2 * BEGUN] == 9
 
 
 def test_closing_with_a_held_copy_is_not_quiet_and_ends_well_later(held: Pair) -> None:
@@ -134,8 +138,9 @@ def test_cancel_is_not_an_outcome_until_quiet(held: Pair) -> None:
             transfer.wait(10)
         assert transfer.status is Status.FAILED
     there = held.there()
-    assert there[:MIB].all()
-    assert not there[MIB : 4 * MIB].any()
+    if BEGUN:
+        assert there[:BEGUN].all()
+        assert not there[BEGUN : 4 * MIB].any()
     assert not there[9 * MIB :].any(), "what had not begun was dropped"
 
 
@@ -170,7 +175,8 @@ def test_disconnect_waits_for_no_transfer(pair: Pair) -> None:
         with pytest.raises(kf.ClosedError) as caught:
             transfer.wait()
         assert (caught.value.cause, caught.value.bytes_moved) == ("closed", None)
-    assert not pair.there()[2 * MIB :].any(), "at most the begun chunks were written"
+    if BEGUN:
+        assert not pair.there()[2 * BEGUN :].any(), "at most the begun chunks were written"
     with pytest.raises(kf.ClosedError):
         pair.peer.write(pair.batch(4096))
 
@@ -230,7 +236,7 @@ def test_slots_of_dropped_transfers_come_back(pair: Pair) -> None:
 
 
 def test_transfers_that_nobody_waits_for_do_not_use_up_the_slots(pair: Pair) -> None:
-    pair.ours._channels.slots._limit = 8
+    pair.slots._limit = 8
     for _ in range(20):
         transfer = pair.peer.write_async(pair.batch(256 << 10))
         until(lambda transfer=transfer: transfer.done.quiet)

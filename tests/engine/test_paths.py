@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import kvferry as kf
 from kvferry.testing import Child
+from kvferry.testing.under_test import on_host
 
 from .target import serve
+from .window import window
 
 MIB = 1 << 20
 SIZE = 8 * MIB
@@ -26,6 +29,8 @@ PATHS = [
     "tcp/host/none",
     "tcp/host/bounce",
 ]
+if not on_host():  # a coprocessor there needs kernels of its vendor
+    PATHS.remove("fabric/coprocessor/none")
 TO_REGISTERED = [path for path in PATHS if not path.startswith("fabric")]
 
 
@@ -64,7 +69,7 @@ def check(child: Child, peer: kf.Channel, pool: kf.Region, name: str) -> None:
     """Write a permutation of blocks, compare there; read another back, compare here."""
     block, count = 4096, SIZE // 4096
     random = np.random.default_rng(1)
-    here = np.frombuffer(pool, np.uint8)
+    here = window(pool)
     here[:] = values = random.integers(0, 256, SIZE, np.uint8)
     ours, theirs = random.permutation(count), random.permutation(count)
     batch = kf.Batch.blocks(pool, ours, peer.regions[name], theirs, block)
@@ -88,6 +93,25 @@ def check(child: Child, peer: kf.Channel, pool: kf.Region, name: str) -> None:
     assert (stats.transfers.count, stats.copies.count, stats.bytes) == (2, 2, 2 * SIZE)
     assert stats.descriptors == 2 * count
     assert stats.copies.total <= stats.transfers.total
+
+
+@pytest.mark.parametrize("options", [{"path": "direct", "link": "cma"}, {"bounce": "1:1"}])
+def test_where_nothing_needs_staging_cma_goes_without(
+    target: tuple[Child, str], options: dict[str, Any]
+) -> None:
+    child, address = target
+    child.ask(["register", "theirs", MIB])
+    with kf.Engine() as engine:
+        peer = engine.connect(address, **options)
+        assert str(peer.foreign_path) == "cma/host/none"
+        assert "nothing to stage" in peer.rejected["cma/host/bounce"]
+        assert (np.frombuffer(_read(peer, "theirs"), np.uint8) == 1).all()
+
+
+def _read(peer: kf.Channel, name: str) -> bytearray:
+    back = bytearray(MIB)
+    assert peer.read(kf.Batch.of(back, peer.regions[name])).staged_bytes == 0
+    return back
 
 
 def test_two_paths_of_one_channel(target: tuple[Child, str]) -> None:

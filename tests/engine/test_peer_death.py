@@ -7,7 +7,6 @@ import signal
 import time
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
 import kvferry as kf
@@ -16,6 +15,7 @@ from kvferry.testing import Child
 
 from .conftest import MIB
 from .target import serve
+from .window import window
 
 SIZE = 16 * MIB
 
@@ -40,7 +40,7 @@ def test_a_peer_killed_before_a_write_is_unknown(spawn: Callable[..., Child], pa
             assert not caught.value.safe_to_retry
         with pytest.raises(kf.PeerError):
             engine.connect(address)
-        pool_bytes = np.frombuffer(pool, np.uint8)
+        pool_bytes = window(pool)
         pool_bytes[:] = 1  # this process and its memory are well
         del pool_bytes
 
@@ -83,7 +83,7 @@ def test_a_restarted_peer_is_connected_anew_and_old_handles_are_refused(
                     peer.write(kf.Batch.of(pool, old))
                 assert caught.value.cause == "stale_region"
             old = peer.regions["kv"]
-            np.frombuffer(pool, np.uint8)[:] = life + 1
+            window(pool)[:] = life + 1
             peer.write(kf.Batch.of(pool, old))
             assert target.ask(["digest", "kv", 0, MIB]) is not None
             target.kill()
@@ -105,7 +105,7 @@ def test_a_stopped_peer_does_not_stop_one_sided_transfers(spawn: Callable[..., C
         peer = engine.connect(address)
         batch = kf.Batch.of(pool, peer.regions["kv"])
         target.stop()
-        np.frombuffer(pool, np.uint8)[:] = 3
+        window(pool)[:] = 3
         assert peer.write(batch, timeout=10).bytes == MIB
         with pytest.raises(kf.Timeout) as caught:
             peer.call("echo", b"hello", timeout=0.05)

@@ -14,6 +14,7 @@ from kvferry.testing import Child
 
 from .target import serve
 from .test_paths import PATHS
+from .window import window
 
 MIB = 1 << 20
 SHARE = 2 * MIB
@@ -42,7 +43,7 @@ class Storm:
     def _run(self, pool: kf.Region, index: int, channel: kf.Channel) -> None:
         random = np.random.default_rng(index)
         remote = channel.regions["kv"]
-        here = np.frombuffer(pool, np.uint8)[index * SHARE : (index + 1) * SHARE]
+        here = window(pool)[index * SHARE : (index + 1) * SHARE]
         try:
             while True:
                 size = int(random.choice([4096, SHARE // 4, SHARE]))

@@ -12,6 +12,7 @@ import kvferry as kf
 from kvferry.testing import Child
 
 from .target import pattern, serve
+from .window import window
 
 MIB = 1 << 20
 PATHS = ["fabric/inline", "fabric/host"]
@@ -23,7 +24,7 @@ def test_one_inline_write_of_64_kib(spawn: Callable[..., Child]) -> None:
     target.ask(["allocate", "kv", MIB])
     with kf.Engine() as engine:
         pool = engine.allocate("pool", MIB)
-        np.frombuffer(pool, np.uint8)[:] = pattern(1, MIB)
+        window(pool)[:] = pattern(1, MIB)
         peer = engine.connect(address, path="fabric/inline")
         batch = kf.Batch.blocks(pool, [3], peer.regions["kv"], [5], 65536)
         report = peer.write(batch, timeout=5)
@@ -53,7 +54,7 @@ def test_scattered_blocks_both_ways(
     with kf.Engine() as engine:
         pool = engine.allocate("pool", size)
         peer = engine.connect(address, path=path, streams=streams, inline_below=0)
-        ours = np.frombuffer(pool, np.uint8)
+        ours = window(pool)
         expected = np.zeros(size, np.uint8)
         read = kf.Batch.blocks(pool, ids[:half], peer.regions["kv"], ids[::-1][:half], block)
         report = peer.read(read, timeout=10)

@@ -21,6 +21,7 @@ from kvferry.testing.faults.units import Case, Way
 
 from .conftest import Pair, _pair
 from .target import busy, serve
+from .window import window
 
 MIB = 1 << 20
 SIZE = 4 * MIB
@@ -67,7 +68,7 @@ def test_a_stopped_peer_costs_each_call_no_more_than_its_timeout(
     for child in (stopped, other):
         child.ask(["allocate", "kv", SIZE])
     pool = engine.allocate("pool", SIZE)
-    np.frombuffer(pool, np.uint8)[:] = 7
+    window(pool)[:] = 7
     peer, bystander = (engine.connect(address, path="tcp/host") for address in addresses)
     batch = kf.Batch.of(pool, peer.regions["kv"])
     stopped.stop()
@@ -210,5 +211,5 @@ def test_nothing_of_a_lost_channel_lands_after_a_new_one_is_open() -> None:
         assert inbound.lost
         assert served_at_welcome[0] == 0
         again.write(kf.Batch.of(np.full(MIB, 2, np.uint8), again.regions["kv"]))
-        assert set(bytes(theirs.regions["kv"])) == {2}
+        assert set(theirs.regions["kv"].load()) == {2}
         assert ours._channels._given_up.each() == {}

@@ -26,6 +26,12 @@ _COPIES = {
     LinkKind.FABRIC: (1, "from memory to memory"),
     LinkKind.CMA: (1, "by the kernel, from memory to memory"),
     LinkKind.TCP: (2, "by the kernel, into socket buffers and out of them"),
+    LinkKind.HIXL: (1, "by the vendor's engine, unless that stages by itself"),
+}
+
+_DIRECT = {
+    LinkKind.TCP: "no: through the network stack",
+    LinkKind.HIXL: "as the vendor's engine has it: it does not say",
 }
 
 
@@ -35,7 +41,9 @@ def answers(report: Report) -> tuple[Answer, ...]:
 
 
 def _one_sided(report: Report) -> Answer:
-    if report.served_bytes:
+    if report.path.link is LinkKind.HIXL:
+        text = "yes: the peer's program called nothing; what its HIXL engine did is not told"
+    elif report.served_bytes:
         text = "yes: the peer's program called nothing, its native threads moved their end"
     else:
         text = "yes: nothing ran at the peer"
@@ -47,14 +55,13 @@ def _zero_copy(report: Report) -> Answer:
     exact = copies == 1 and not report.staged_bytes
     text = f"{'yes' if exact else 'no'}: {_times(copies)} {by}"
     if report.staged_bytes:
-        share = "all" if report.staged_bytes == report.bytes else "some"
+        share = "all" if report.staged_bytes >= report.bytes else "some"
         text += f", {share} bytes once more through a pool"
     return Answer("zero-copy", text, f"staged_bytes {report.staged_bytes} of {report.bytes}")
 
 
 def _direct(report: Report) -> Answer:
-    direct = report.path.link is not LinkKind.TCP
-    text = "yes: memory to memory on this host" if direct else "no: through the network stack"
+    text = _DIRECT.get(report.path.link, "yes: memory to memory on this host")
     return Answer("direct", text, f"link {report.path.link.value}")
 
 
@@ -70,9 +77,14 @@ def _who(report: Report) -> Answer:
         "streams": ("stream_submissions", report.stream_submissions),
         "a coprocessor": ("coprocessor_batches", report.coprocessor_batches),
     }
-    who = [name for name, (_, count) in counters.items() if count] or ["nobody: it was empty"]
+    who = [name for name, (_, count) in counters.items() if count] or [_nobody(report)]
     evidence = ", ".join(f"{counter} {count}" for counter, count in counters.values())
     return Answer("submitted by", " and ".join(who), evidence)
+
+
+def _nobody(report: Report) -> str:
+    """Who submitted, where no counter says so."""
+    return "the vendor's engine" if report.bytes else "nobody: it was empty"
 
 
 def _times(copies: int) -> str:

@@ -89,7 +89,7 @@ class _Bell:
         loop.add_reader(self._fd, self._rung)
 
     def quiet(self, done: _core.Done) -> asyncio.Future[None]:
-        """A future of this loop that is set when `done` is quiet."""
+        """A future of this loop that is set when `done` is quiet, or will never be."""
         future: asyncio.Future[None] = self.loop.create_future()
         self.waiting[future] = done
         done.notify(self._fd)
@@ -104,7 +104,7 @@ class _Bell:
 
     def _look(self) -> None:
         for future, done in list(self.waiting.items()):
-            if done.quiet:
+            if done.quiet or done.abandoned:
                 del self.waiting[future]
                 if not future.done():
                     future.set_result(None)

@@ -1,8 +1,9 @@
 """A live connection to a peer engine, over one path or two.
 
 Locks: `_lock` guards why the channel is over, and `_attaching` of known_regions what is mapped.
-Neither is held while anything is copied, sent or waited for, and nothing is taken under them. (The
-fate of a transfer is settled natively, in one step.) Where all locks stand: lock_order.py.
+Neither is held while anything is copied, sent or waited for, and nothing of an engine is taken
+under them. (The fate of a transfer is settled natively, in one step.) Where all locks stand:
+lock_order.py.
 
 Transfers hold the gate while they are being submitted, and their regions until they are quiet. A
 channel ends in this order: close the gate, abort, drain the gate, wait for quiet, fail the
@@ -309,6 +310,10 @@ class Channel:
 
     def _way(self, transfer: Transfer) -> Link:
         return self._ways[transfer.d.way]
+
+    def device_error(self, transfer: Transfer) -> Error | None:
+        """What its link knows of a failure in a device's library."""
+        return self._way(transfer).why(transfer.done)
 
     def path_of(self, d: _core.Descriptors) -> Path:
         """Which of the channel's paths a resolved batch takes."""

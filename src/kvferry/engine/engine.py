@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +14,7 @@ from .. import _core, config, log
 from ..address import Address, TcpAddress
 from ..address import parse as parse_address
 from ..errors import ClosedError, Error, ForkedError, NotQuiet, UsageError
-from ..link import CmaDriver, Driver, FabricDriver, Facts, LoopbackDriver, TcpDriver
+from ..link import CmaDriver, Driver, Facts, LoopbackDriver, TcpDriver
 from ..memory import Region
 from ..path import LinkKind, Path
 from ..rpc import Poller, token
@@ -30,9 +31,10 @@ from .heartbeat import Heartbeats
 from .identity import facts_of, new_epoch
 from .liveness import Limits
 from .mailbox import Mailbox, Notification
+from .memory_runtime import device_memory, fabric_driver, memory_runtime
 from .options import choose
 from .pulse import Pulse
-from .regions import OwnRegions
+from .regions import MemoryUse, OwnRegions
 from .statistics import StatsLog, statistics
 
 __all__ = ["Engine", "Notification"]
@@ -66,29 +68,24 @@ class Engine:
         self._copies = _core.CopyEngines(self.options.copy_engines)
         self._bells = Bells()
         self._runtime = HostRuntime(self._copies)
-        drivers: dict[LinkKind, Driver] = {}
-        self._own = OwnRegions(self._runtime, drivers)
-        self._tcp = TcpDriver(self._own.spans)
-        every = (
-            LoopbackDriver(),
-            FabricDriver(self._runtime),
-            CmaDriver(self.epoch, self.options.ptracer),
-            self._tcp,
-        )
-        drivers |= {driver.kind: driver for driver in every}
-        self._drivers = drivers
         name = f"{self.epoch:016x}"[:8]
-        self._poller = Poller(name)
-        try:
+        with ExitStack() as failed:
+            self._lent = failed.enter_context(ExitStack())
+            self._memory = self._lent.enter_context(memory_runtime(opts, self._runtime))
+            self._drivers: dict[LinkKind, Driver] = {}
+            self._own = OwnRegions(self._memory, self._drivers)
+            self._devices = device_memory(self._memory)
+            self._tcp = TcpDriver(self._own.spans, self._devices)
+            self._drivers |= {driver.kind: driver for driver in self._make_drivers()}
+            self._poller = Poller(name)
+            failed.callback(self._poller.close)
             self._heartbeats = Heartbeats(limits, name)
-        except BaseException:
-            self._poller.close()
-            raise
+            failed.pop_all()
         self._channels = Channels(
             self.options,
             self._poller,
             self._runtime,
-            drivers,
+            self._drivers,
             self._copies,
             self._bells,
             self._own.spans,
@@ -135,6 +132,11 @@ class Engine:
         """Sums over finished transfers: by peer, then by path. A channel's go with it."""
         return statistics(self._channels.live())
 
+    @property
+    def memory(self) -> MemoryUse:
+        """What its allocated regions asked for and obtained, all together."""
+        return self._own.memory
+
     # ---- memory ----
 
     def allocate(
@@ -142,18 +144,26 @@ class Engine:
         name: str,
         size: int,
         *,
+        at_least: float = 1.0,
+        strict: bool = False,
         place: Place = Place.HOST,
         page: int = 0,
         readonly: bool = False,
     ) -> Region:
         """`size` bytes of zeroed memory that peers can map: an own region, announced to them.
 
-        readonly: peers may only read it. page: bytes of a page, 0 for the best there is. Blocks
-        while the memory is brought in; what was obtained stands in `region.grant`. Raises NoMemory
-        when the machine has not got it, UsageError for a name that is taken or a bad size.
+        at_least  the share of `size` that will do, down from all of it in steps of 10 per cent and
+                  whole pages; from 1 GiB on in steps of 1 GiB. Below 1, smaller pages will do, too
+        strict    no page smaller than `page`, or than the largest that fits the size
+        page      bytes of a page; 0 for the best there is
+        readonly  peers may only read it
+
+        Blocks while the memory is brought in. What was obtained, and what was tried in vain, stands
+        in `region.grant`; the region is as long as that. Raises NoMemory when the machine has not
+        got it, UsageError for a name that is taken, a bad size or share, a page that there is not.
         """
         self._check_open()
-        region = self._own.allocate(name, size, place, page, readonly)
+        region = self._own.allocate(name, size, place, page, readonly, at_least, strict)
         self._announce(region)
         return region
 
@@ -161,9 +171,13 @@ class Engine:
         """Make a caller's buffer a foreign region: batches may name it by address, and peers reach
         it over links that map nothing (their foreign_path), to write unless it is read-only.
 
+        Memory of a device, a tensor there or a DeviceMemory, becomes an own region: this engine's
+        runtime must know it, and may share it although somebody else allocated it.
+
         The region keeps the buffer alive. The same range under the same name again returns the same
         region and counts. Raises UsageError for a partial overlap, a taken name, memory that is
-        empty, not contiguous, or backed by a file.
+        empty, not contiguous, backed by a file, or a device's that the runtime does not know;
+        Unsupported where its driver cannot say.
         """
         self._check_open()
         region = self._own.register(name, buffer)
@@ -205,7 +219,8 @@ class Engine:
         path          a preset's name, "link/submitter/staging", or a Path
         link, submitter, staging
                       force this field of whatever the preset permits
-        streams       a transfer under a host path, 1 to 8; default: one a copy engine
+        streams       a transfer under a host path, 1 to 8; default: one a copy engine, or 4 of a
+                      device
         inline_below  bytes; smaller batches are copied by their caller under a host path
         max_transfers_per_batch
                       a coprocessor's logical batch, 1 to 1,920
@@ -287,6 +302,7 @@ class Engine:
         for error in self._channels.close():
             logger.error("a channel cannot be closed: %s", error)
         self._free_regions()
+        self._lent.close()
         self._bells.close()
         return restless
 
@@ -309,6 +325,16 @@ class Engine:
         return handler(request)
 
     # ---- inside ----
+
+    def _make_drivers(self) -> Iterator[Driver]:
+        yield LoopbackDriver()
+        yield fabric_driver(self._memory, self._copies, self.epoch)
+        yield CmaDriver(self.epoch, self.options.ptracer, self._devices)
+        yield self._tcp
+        if self.options.hixl is not None:
+            from ..link.hixl import HixlDriver  # nobody else pays for it
+
+            yield HixlDriver(self.options.hixl, self.options.hixl_options, self._own.table)
 
     def _listen(self, wanted: list[Address]) -> None:
         if not wanted:

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from .. import _core, log
-from ..errors import Error, PeerError, Timeout, UsageError
+from ..errors import DeviceError, Error, PeerError, Timeout, UsageError
 from ..memory import withdrawn
 from ..path import SubmitterKind
 
@@ -50,12 +50,15 @@ class Failure:
         outcome = transfer.done.outcome
         if outcome == _core.REFUSED:
             return cls(Status.FAILED, _refused(transfer))
-        if outcome == _core.LOST and transfer.why is not None:
-            return cls(Status.UNKNOWN, _unspecified(transfer.why, safe_to_retry=False))
+        if outcome == _core.LOST and (why := _loss(transfer)) is not None:
+            return cls(Status.UNKNOWN, _unspecified(why, safe_to_retry=False))
         if gone or outcome in (_core.OK, _core.LOST):
             return cls(Status.UNKNOWN, _unknown(transfer, gone or outcome == _core.OK))
         if outcome == _core.FAULT:
             return cls(Status.FAILED, _fault(transfer))
+        if outcome == _core.DEVICE:
+            error = _device(transfer)
+            return cls(Status.UNKNOWN if _says_nothing(error) else Status.FAILED, error)
         if outcome == _core.EXPIRED or transfer.why is None:
             return cls(Status.FAILED, _measured(timed_out(_peer(transfer)), transfer))
         error = _unspecified(transfer.why, transfer.why.safe_to_retry)
@@ -91,11 +94,34 @@ def _refused(transfer: Transfer) -> Error:
     return withdrawn(error) if error.cause == "not_registered" and not unfolded else error
 
 
+def _loss(transfer: Transfer) -> Error | None:
+    """Why the way broke: since we asked for it, or as a link knows that leaves no code."""
+    met = None if transfer.done.code else transfer.channel.device_error(transfer)
+    return transfer.why or met
+
+
 def _unspecified(why: Error, safe_to_retry: bool) -> Error:
     error = why.again()
     error.bytes_moved = None
     error.safe_to_retry = safe_to_retry
     return error
+
+
+def _device(transfer: Transfer) -> Error:
+    """What a device's library said, here or at the peer. Its streams were aborted."""
+    channel, code = transfer.channel, transfer.done.code
+    error = channel.device_error(transfer) or DeviceError(
+        f"a device's library failed with {code}" if code else "a device left out a copy",
+        cause="device",
+        code=code or None,
+    )
+    error.peer, error.bytes_moved, error.safe_to_retry = channel.peer, None, False
+    return error
+
+
+def _says_nothing(error: Error) -> bool:
+    """Does it leave open what reached the peer?"""
+    return isinstance(error, PeerError) or error.cause == "device_silent"
 
 
 def _measured(error: Error, transfer: Transfer) -> Error:
@@ -115,6 +141,7 @@ def _unknown(transfer: Transfer, gone: bool) -> PeerError:
         peer=_peer(transfer),
         bytes_moved=None,
         safe_to_retry=False,
+        code=transfer.done.code or None,
     )
 
 

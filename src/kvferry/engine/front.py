@@ -14,7 +14,7 @@ from typing import Protocol
 from .. import log
 from ..address import Address, TcpAddress, UnixAddress
 from ..errors import Error, PeerError, RightsError
-from ..link import Driver, Facts
+from ..link import Driver, Facts, Published
 from ..memory import Region
 from ..path import LinkKind
 from ..rpc import Connection, Poller, listen, listen_abstract
@@ -116,8 +116,8 @@ class Front:
     def share_pulse(self) -> list[int]:
         return [] if self._pulse is None else self._pulse.share()
 
-    def page_of_regions(self, links: Links, after: int, most: int) -> Page:
-        return self._own.publish_after(links, after, most)
+    def page_of_regions(self, links: Links, to: Facts, after: int, most: int) -> Page:
+        return self._own.publish_after(links, to, after, most)
 
     def answer(self, service: str, request: bytes) -> bytes:
         return self._host.answer(service, request)
@@ -171,12 +171,17 @@ class Front:
         """Tell of a new region, in the poller's workers."""
         for inbound in self._subscribers():
             try:
-                published = self._own.publish(inbound.links, region) if inbound.links else None
+                published = self._publish(inbound, region)
             except Error as error:  # it asks when it misses a region, like those not told in time
                 logger.warning("%r is not announced to %s: %s", region, inbound.peer, error)
                 continue
             if published is not None and inbound.announce(published):
                 self._poller.submit(partial(inbound.pay, timeout))
+
+    def _publish(self, inbound: Inbound, region: Region) -> Published | None:
+        if inbound.links is None:
+            return None
+        return self._own.publish(inbound.links, region, inbound.facts)
 
     def revoke(self, region: Region, timeout: float) -> bool:
         """Have every peer let go of a region, before its memory goes. False: one still reaches it.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import log
 from ..errors import Error, Full, PeerError, RightsError, UsageError
-from ..link import Published
+from ..link import Facts, Published
 from ..memory import Region
 from ..path import LinkKind
 from ..rpc import LIMIT, MAX_FDS, Connection, auth, close_all
@@ -51,6 +51,7 @@ class Inbound:
     """One connection that somebody made to this engine. Its methods run in poller workers.
 
     ticket     names it to connections for data and beats, which live as long as it
+    facts      what it told of itself
     links      over which it wants to hear of regions; None before it asked
     heartbeat  that with the peer, once it asked for one
     """
@@ -64,7 +65,7 @@ class Inbound:
         self._owed: deque[Published] = deque()
         self._paying = threading.Lock()
         self._purpose = messages.CONTROL
-        self._beat = 0.0
+        self.facts = Facts(epoch=0, boot="", network=0, links={})
         self.links: Links | None = None
         self.heartbeat: Heartbeat | None = None
         self.beats_asked = itertools.count()  # by how many connections; the first may
@@ -117,7 +118,7 @@ class Inbound:
         connection.peer = message.name
         if self._purpose != messages.CONTROL:
             return self._give(message.ticket, proof)
-        self._beat = message.facts.beat_ms / 1000
+        self.facts = message.facts
         self._front.end_given_up(message.given_up, self.epoch)
         connection.limit = LIMIT
         connection.awaited = "beats"
@@ -145,7 +146,9 @@ class Inbound:
             self.links = Links(LinkKind(message.link), foreign)
         except ValueError as error:
             raise UsageError(f"unknown link: {error}", cause="path") from None
-        published, last, more = self._front.page_of_regions(self.links, message.after, MAX_FDS)
+        published, last, more = self._front.page_of_regions(
+            self.links, self.facts, message.after, MAX_FDS
+        )
         fds = [fd for each in published for fd in each.fds]
         records = [each.record for each in published]
         counts = [len(each.fds) for each in published]
@@ -211,7 +214,9 @@ class Inbound:
 
     def beat(self, sock: socket.socket, heartbeats: Heartbeats) -> None:
         """Beat with the peer over a connection that it made for that; takes it over."""
-        self.heartbeat = heartbeats.begin(sock, self.peer, self._beat, self.lose, called=True)
+        self.heartbeat = heartbeats.begin(
+            sock, self.peer, self.facts.beat_ms / 1000, self.lose, called=True
+        )
         connection = self._connection
         if connection is not None:
             connection.awaited = None

@@ -6,7 +6,11 @@ what its row says.
 
     closing an engine   Engine._closing --> any, one at a time
     connecting          _DialLock.lock --> any, one at a time
+    beginning           HixlDriver._starting --> any, once
     rpc                 Connection._lock --> Poller._lock
+    a peer's regions    PeerRegions._attaching --> Physicals.lock
+    own regions         OwnRegions._sharing --> Physicals.lock
+    a device's memory   Physicals.lock --> Device._lock, VaSpace._lock
     all others          alone
 
 Submitting takes no lock. A transfer enters the channel's gate (`gate.h`), which many are in at
@@ -47,14 +51,16 @@ ORDER = (
     Row(
         "PeerRegions._attaching",
         "a peer's regions that are known here, mapped or only noted; mapping and unmapping one",
-        may={"open": "what a mapping was granted is read from /proc"},
+        False,
+        {"open": "what a mapping was granted is read from /proc"},
     ),
     Row("Engine._lock", "the table of services"),
     Row("OwnRegions._lock", "the table of own regions, overlaps included"),
     Row(
         "OwnRegions._sharing",
-        "an allocation: exported, or closed",
-        may={"open": "a read-only descriptor of a memory file is opened anew"},
+        "an allocation: exported, registered elsewhere, or closed",
+        False,
+        {"open": "a read-only descriptor of a memory file is opened anew"},
     ),
     Row("Front._lock", "the connections that peers made"),
     Row("Mailbox._changed", "notifications that were not taken yet"),
@@ -64,6 +70,13 @@ ORDER = (
         "who is sent a beat, and who is awaited",
         may={"start a thread": "the first peer of several at once starts it"},
     ),
+    Row(
+        "HixlDriver._starting",
+        "initialising the vendor's engine, once",
+        False,
+        {"*": "whoever needs it waits for it"},
+    ),
+    Row("HixlRequests.changed", "what is under way over the vendor's engine, and its connections"),
     Row("SlotPool._lock", "streams that are idle, and who waits for one"),
     Row("CoprocessorSubmitter._lock", "making a control stream anew"),
     Row("Wires._lock", "wires that exist, and a thread for each"),
@@ -83,6 +96,14 @@ ORDER = (
             "log": "that a thread could not be started",
         },
     ),
+    Row(
+        "Physicals.lock",
+        "a device's memory: exported, imported, retained, let go; the library may ask its owner",
+        False,
+        {"log": "that there is no list of importers, once"},
+    ),
+    Row("Device._lock", "who keeps a device"),
+    Row("VaSpace._lock", "which blocks of a reservation are taken"),
 )
 
 # Of the same type, but nobody holds them: one thread takes them and another gives them back.

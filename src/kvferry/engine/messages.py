@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 # Raised when a message or a frame changes its meaning; engines of unequal versions do not talk.
-VERSION = 3
+VERSION = 4
 
 # What a connection is for. After the handshake of one for data or beats no message follows, but
 # frames of a link, or a byte 0x4B now and then.

@@ -6,10 +6,12 @@ from typing import NamedTuple
 
 from .. import _core, config
 from ..errors import UsageError
-from ..path import PRESETS, Path, Staging, SubmitterKind, want
+from ..path import PRESETS, LinkKind, Path, Staging, SubmitterKind, want
 from ..submit import LOGICAL_MOST, PoolSpec
 
 __all__ = ["ChannelOptions", "choose"]
+
+DEVICE_STREAMS = 4
 
 
 class ChannelOptions(NamedTuple):
@@ -72,8 +74,15 @@ def _stage_where_possible(wanted: tuple[Path, ...], bounce: str) -> tuple[Path, 
             f"bounce={bounce!r} and path {wanted[-1]} contradict each other: {staged[-1].refusal}",
             cause="contradiction",
         )
-    both = zip(staged, wanted, strict=True)
-    return tuple(dict.fromkeys(plain if path.refusal else path for path, plain in both))
+    return tuple(dict.fromkeys(each for path in wanted for each in _staged_first(path)))
+
+
+def _staged_first(path: Path) -> tuple[Path, ...]:
+    """Over cma the staged form is refused where there is no device memory: the plain one does."""
+    staged = path._replace(staging=Staging.BOUNCE)
+    if staged.refusal:
+        return (path,)
+    return (staged, path) if path.link is LinkKind.CMA else (staged,)
 
 
 def _only(wanted: tuple[Path, ...], submitter: SubmitterKind) -> bool:
@@ -81,6 +90,9 @@ def _only(wanted: tuple[Path, ...], submitter: SubmitterKind) -> bool:
 
 
 def _streams(options: config.Options) -> int:
+    """A transfer by default: as many as can copy at once, or as serve a device well."""
+    if options.runtime != "host":
+        return DEVICE_STREAMS
     return min(options.copy_engines, _core.STREAMS_MAX)
 
 

@@ -7,7 +7,6 @@ peer    |page|  read after the last byte of every transfer
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack
 
 from .. import _core
@@ -37,12 +36,11 @@ class Pulse:
         """Descriptors for a peer, its caller's to close: one, or none when nothing keeps it."""
         if not self._keeper.keeps:
             return []
-        return [self._runtime.export(self._allocation, Access.READ).fd]
+        return self._runtime.export(self._allocation, Access.READ).fds
 
     def forked(self) -> None:
         """In a forked child: the page is not mapped here."""
-        if not self._allocation.closed:
-            os.close(self._allocation.handle)
+        self._allocation.forked()
 
     def close(self) -> None:
         """The page stays mapped at peers, marked."""

@@ -7,18 +7,36 @@ import os
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
-from .. import _core
-from ..batch import Buffer, buffer_of
+from .. import _core, log
+from ..batch import Buffer, DeviceMemory, buffer_of, device_memory_of
 from ..errors import ClosedError, UsageError
-from ..link import Driver, Published
+from ..link import Driver, Facts, Published
 from ..memory import Region, RegionTable, check_name
 from ..memory.backing import MappedFile, files_behind
 from ..path import LinkKind
-from ..runtime import Access, Place, Runtime
+from ..runtime import Access, Allocation, Place, Runtime
+from ..runtime import Mapping as Mapped
+from ..runtime.best_effort import attempts, obtain
 
-__all__ = ["Links", "OwnRegions", "Page"]
+__all__ = ["Links", "MemoryUse", "OwnRegions", "Page"]
+
+logger = log.get("kvferry.engine")
+
+
+class MemoryUse(NamedTuple):
+    """What the allocated regions of one engine asked for and obtained, all together.
+
+    asked    bytes
+    granted  bytes, whole pages
+    regions  how many they are
+    """
+
+    asked: int
+    granted: int
+    regions: int
 
 
 class Links(NamedTuple):
@@ -56,35 +74,83 @@ class OwnRegions:
     def spans(self) -> _core.SpanTable:
         return self.table.spans
 
-    def allocate(self, name: str, size: int, place: Place, page: int, readonly: bool) -> Region:
+    @property
+    def memory(self) -> MemoryUse:
+        grants = [region.grant for region in self.table.values() if region.grant is not None]
+        asked, granted = sum(each.asked for each in grants), sum(each.granted for each in grants)
+        return MemoryUse(asked, granted, len(grants))
+
+    def allocate(
+        self,
+        name: str,
+        size: int,
+        place: Place,
+        page: int,
+        readonly: bool,
+        at_least: float = 1.0,
+        strict: bool = False,
+    ) -> Region:
         self._check_name(name)
-        with ExitStack() as undo:
-            allocation = undo.enter_context(self._runtime.allocate(size, place, page))
-            reservation = undo.enter_context(self._runtime.reserve(allocation.size))
-            mapping = undo.enter_context(self._runtime.map(allocation, reservation, Access.WRITE))
-            shared = Access.READ if readonly else Access.WRITE
-            region = Region(next(self._serials), name, mapping, size, allocation, shared)
+        plan = attempts(size, at_least, self._runtime.granularity(place), strict, page)
+        shared = Access.READ if readonly else Access.WRITE
+        (allocation, mapping, made), failed = obtain(plan, partial(self._bring, place))
+        with made as undo:
+            if allocation.grant is not None:
+                notes = failed + allocation.grant.notes
+                allocation.grant = allocation.grant._replace(asked=size, notes=notes)
+            length = min(size, allocation.size)
+            region = Region(next(self._serials), name, mapping, length, allocation, shared)
             with self._lock:
                 self.table.add(region)
             undo.pop_all()
+        if failed:
+            logger.warning("%r was not to be had as asked: %s", region, "; ".join(failed))
         return region
 
     def register(self, name: str, thing: Any) -> Region:
         check_name(name)
+        device = device_memory_of(thing)
+        if device is not None:
+            return self._borrow(name, device)
         buffer = buffer_of(thing)
         _check_backing(buffer)
         with self._lock:
-            for known in self.table.overlapping(buffer.address, buffer.length):
-                if (known.name, known.address, known.length) == (
-                    name,
-                    buffer.address,
-                    buffer.length,
-                ):
-                    known.uses += 1
-                    return known
+            known = self._again(name, buffer.address, buffer.length)
+            if known is not None:
+                return known
             region = Region(next(self._serials), name, buffer, buffer.length)
             self.table.add(region)
         return region
+
+    def _borrow(self, name: str, memory: DeviceMemory) -> Region:
+        """Memory of a device that somebody else here allocated: peers map it like our own."""
+        address, length, owner = memory
+        with self._lock:
+            known = self._again(name, address, length)
+        if known is not None:
+            return known
+        found = self._runtime.borrow(address, length)
+        if found is None:
+            raise UsageError(
+                "the runtime of this engine knows no device memory there",
+                cause="unknown_memory",
+                range=(address, length),
+            )
+        allocation, mapping = found
+        with ExitStack() as failed, self._lock:
+            failed.enter_context(allocation)
+            region = Region(next(self._serials), name, mapping, length, allocation, owner=owner)
+            self.table.add(region)
+            failed.pop_all()
+        return region
+
+    def _again(self, name: str, address: int, length: int) -> Region | None:
+        """Under the lock: one registration more of the very same range."""
+        for known in self.table.overlapping(address, length):
+            if (known.name, known.address, known.length) == (name, address, length):
+                known.uses += 1
+                return known
+        return None
 
     def withdraw(self, region: Region) -> bool:
         """One registration less; True when it was the last: the region takes no more transfers."""
@@ -101,18 +167,21 @@ class OwnRegions:
             self.table.remove(region)
             return True
 
-    def publish(self, links: Links, region: Region) -> Published | None:
-        """What a peer needs to reach `region` over its links; None: it cannot, or it is gone."""
+    def publish(self, links: Links, region: Region, to: Facts) -> Published | None:
+        """What `to` needs to reach `region` over its links; None: it cannot, or it is gone."""
         link = links.own if region.own else links.foreign
         if link is None:
             return None
+        driver = self._drivers.get(link)
+        if driver is None:  # peers know all links there are
+            return None
         with self._sharing:
             try:
-                return self._drivers[link].publish(region)
+                return driver.publish(region, to)
             except ClosedError:
                 return None
 
-    def publish_after(self, links: Links, after: int, most: int) -> Page:
+    def publish_after(self, links: Links, to: Facts, after: int, most: int) -> Page:
         """`most` regions with a serial above `after`; those that `links` cannot reach left out."""
         later = sorted(
             (region for region in self.table.values() if region.serial > after),
@@ -123,7 +192,7 @@ class OwnRegions:
         with ExitStack() as undo:
             published = []
             for region in page:
-                each = self.publish(links, region)
+                each = self.publish(links, region, to)
                 if each is not None:
                     undo.callback(each.discard)
                     published.append(each)
@@ -133,6 +202,8 @@ class OwnRegions:
     def free(self, region: Region) -> None:
         """Give the memory of a withdrawn region back. No transfer uses it any more."""
         with self._sharing:
+            for driver in self._drivers.values():
+                driver.retire(region)
             region.free()
         with self._lock:
             if region in self.leaving:
@@ -141,8 +212,16 @@ class OwnRegions:
     def forked(self) -> None:
         """In a forked child: close inherited descriptors; the memory is not mapped here."""
         for region in self.table.values():
-            if region.allocation is not None and not region.allocation.closed:
-                os.close(region.allocation.handle)
+            if region.allocation is not None:
+                region.allocation.forked()
+
+    def _bring(self, place: Place, size: int, page: int) -> tuple[Allocation, Mapped, ExitStack]:
+        """Memory, mapped here, and what undoes both."""
+        with ExitStack() as undo:
+            allocation = undo.enter_context(self._runtime.allocate(size, place, page))
+            reservation = undo.enter_context(self._runtime.reserve(allocation.size))
+            mapping = undo.enter_context(self._runtime.map(allocation, reservation, Access.WRITE))
+            return allocation, mapping, undo.pop_all()
 
     def _check_name(self, name: str) -> None:
         check_name(name)

@@ -74,8 +74,12 @@ class Bench:
         return Path(self.driver.kind, submitter)
 
     def peer(self) -> Peer:
-        facts = Facts(EPOCH, "boot", 1, {self.owner.kind.value: self.owner.facts()})
-        return Peer("the peer", facts, os.getpid(), None, self.wire)
+        return Peer("the peer", self.facts, os.getpid(), None, self.wire)
+
+    @property
+    def facts(self) -> Facts:
+        """What both ends tell of themselves."""
+        return Facts(EPOCH, "boot", 1, {self.owner.kind.value: self.owner.facts()})
 
     def wire(self, deadline: int | None = None) -> socket.socket:
         raise AssertionError("this link dials nothing")
@@ -95,7 +99,7 @@ class Bench:
         return region
 
     def publish(self, region: Region) -> Published:
-        published = self.owner.publish(region)
+        published = self.owner.publish(region, self.facts)
         assert published is not None
         return published
 

@@ -28,6 +28,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from .under_test import adopt
+
 __all__ = ["Child", "ChildFailed", "Parent", "spawn"]
 
 TIMEOUT = 20.0
@@ -226,6 +228,7 @@ def main(descriptor: int) -> None:
     call = wire.receive(TIMEOUT)
     _die_with(call["parent"])
     sys.path[:] = call["path"]
+    adopt(os.environ)
     try:
         function = getattr(_load(Path(call["file"])), call["name"])
         outcome = {"returned": function(Parent(wire), *call["args"])}

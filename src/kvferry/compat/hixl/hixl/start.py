@@ -86,7 +86,7 @@ def fabric_memory(session: Session) -> None:
 def resources(session: Session) -> None:
     settings = session.settings
     session.options = dataclasses.replace(
-        from_environment(), bounce=settings.pool, notifications=NOTIFIES
+        from_environment(), bounce=settings.pool, notifications=NOTIFIES, hixl=None
     )
     found = settings.resources
     session.pool = ConnectPool(found.connect_threads, found.connect_capacity, session.carry_out)
