@@ -158,7 +158,7 @@ def test_a_side_is_shrunk_with_a_word(command: Command, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["jump"], "unknown bench 'jump': know sweep, layout, trace"),
+        (["jump"], "unknown bench 'jump': know sweep, layout, trace, acl"),
         (["layout"], "bench layout needs a model's name"),
         (["layout", "gpt"], "unknown layout 'gpt': know deepseek-r1, llama-3-8b"),
         (["sweep", "twice"], "bench sweep takes no name"),
@@ -178,6 +178,9 @@ def test_a_side_is_shrunk_with_a_word(command: Command, monkeypatch: pytest.Monk
         (["--pattern", "ring"], "unknown pattern 'ring': know pairwise, one-to-many, many-to-one"),
         (["--peers", "3"], "--peers belongs to --pattern"),
         (["--plot", "picture.gif"], "cannot draw picture.gif: know .png, .svg, .pdf"),
+        (["acl", "--ab"], "acl goes without --ab"),
+        (["acl", "--blocks", "4KiB"], "acl goes without --blocks"),
+        (["acl", "--json", "/nowhere/at/all.json"], "cannot write /nowhere/at/all.json"),
         (["--ab", "--pattern", "pairwise"], "--ab goes without --pattern"),
         (["trace", "--ab"], "--ab goes without WHAT"),
         (["--ab", "--threads", "2"], "--ab goes without --threads"),
@@ -239,6 +242,26 @@ def test_a_comparison_from_end_to_end(
         assert row["recovery"]["verified"]
 
 
+def test_what_acl_costs_from_end_to_end(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvferry.bench.acl_costs.COUNTS", (1, 3))
+    monkeypatch.setattr("kvferry.bench.acl_costs.TURNS", 2)
+    file = tmp_path / "acl.json"
+    status, out, err = command("bench", "acl", "--seconds", "0", "--json", str(file))
+    assert (status, err) == (0, "")
+    assert "No card is needed" in out
+    result = json.loads(file.read_text())
+    rows = result["rows"]
+    assert {(row["by"], row["streams"], row["descriptors"]) for row in rows} == {
+        *(("inline", 1, count) for count in (1, 3)),
+        *((by, n, count) for by in ("host", "engines") for n in (1, 4) for count in (1, 3)),
+    }
+    assert len(re.findall(r"^(?:inline|host|engines) ", out, re.M)) == len(rows)
+    assert all(row["repeats"] == 40 and row["transfer_ns"] > 0 for row in rows)
+    assert result["machine"]["cpu"]
+
+
 def test_a_bad_line_of_a_trace_is_named(command: Command, tmp_path: Path) -> None:
     file = tmp_path / "trace.jsonl"
     good = b'{"timestamp": 0, "input_length": 1, "output_length": 1, "hash_ids": [1]}\n'
@@ -246,6 +269,18 @@ def test_a_bad_line_of_a_trace_is_named(command: Command, tmp_path: Path) -> Non
     status, _, err = command("bench", "trace", str(file), "--layout", "smollm2-135m", *SMALL[:4])
     assert status == 2
     assert f"trace {file}, line 2" in err
+
+
+def test_figures_are_of_host_memory(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor that touches a device's memory dies of it."""
+    monkeypatch.setenv("KVFERRY_RUNTIME", "cann")
+    monkeypatch.setenv("KVFERRY_ACL_LIBRARY", "/nowhere/libascendcl.so")
+    status, _, err = command("bench", *SMALL)
+    assert status == 2
+    assert "memory of the host" in err
+    status, out, _ = command("doctor")
+    assert status == 0
+    assert "64 KiB went to another process" in out
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

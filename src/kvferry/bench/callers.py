@@ -21,7 +21,7 @@ from .session import Session
 from .timing import Pass, deal, join, timed, wait_until
 from .verify import Verdict
 from .verify import join as join_verdicts
-from .yardsticks import YARDSTICKS
+from .yardsticks import yardstick
 
 __all__ = ["Callers"]
 
@@ -127,7 +127,7 @@ class Callers:
     def _limit(self, link: LinkKind, lane: int) -> Limit:
         if (link, lane) not in self._limits:
             size = self.sessions[lane].size
-            self._limits[link, lane] = Limit(size, YARDSTICKS[link])
+            self._limits[link, lane] = Limit(size, yardstick(link))
         return self._limits[link, lane]
 
     def _load_case(self, work: Work) -> Iterator[Job]:

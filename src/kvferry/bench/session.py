@@ -6,11 +6,9 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..config import from_environment
 from ..engine import Channel, Engine
 from ..memory import Region
 from ..path import LinkKind
@@ -19,7 +17,7 @@ from .launch import Target, start_target
 from .machine import read_text
 from .shares import Share, whole
 from .sides import Here, Side, There
-from .target import REGION
+from .target import REGION, host_options
 from .yardsticks import Reach
 
 __all__ = ["Session", "free_memory", "open_engine", "open_session", "pool", "resident", "shrink"]
@@ -110,7 +108,7 @@ def open_session(size: int) -> Iterator[Session]:
 
 def open_engine(token: bytes) -> Engine:
     """An initiator's."""
-    return Engine(options=replace(from_environment(), token=token))
+    return Engine(options=host_options(token))
 
 
 def shrink(asked: int, free: int) -> int:

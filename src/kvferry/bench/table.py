@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich.table import Table
 
@@ -14,6 +15,7 @@ from .yardsticks import MEMORY
 __all__ = [
     "LEGEND",
     "costs_line",
+    "facts_line",
     "machine_line",
     "path_text",
     "paths_line",
@@ -96,12 +98,14 @@ def paths_line(costs: Costs) -> str:
 
 
 def machine_line(result: Result | Comparison) -> str:
-    facts = result.machine
+    return f"{facts_line(result.machine)}, {format_size(result.settings['size'])} a side"
+
+
+def facts_line(facts: dict[str, Any]) -> str:
     versions = facts["versions"]
     return (
         f"{facts['cpu']}, {facts['usable_cpus']} processors, Linux {facts['kernel']}, "
-        f"kvferry {versions['kvferry']} ({facts['commit'] or 'no checkout'}), "
-        f"{format_size(result.settings['size'])} a side"
+        f"kvferry {versions['kvferry']} ({facts['commit'] or 'no checkout'})"
     )
 
 

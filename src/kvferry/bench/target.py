@@ -13,12 +13,12 @@ from typing import BinaryIO
 
 import msgspec
 
-from ..config import from_environment
+from ..config import Options, from_environment
 from ..engine import Engine
 from ..errors import Error
 from .sides import Here, serve_side
 
-__all__ = ["ANYWHERE", "REGION", "Job", "Ready"]
+__all__ = ["ANYWHERE", "REGION", "Job", "Ready", "host_options"]
 
 REGION = "kv"
 ANYWHERE = "127.0.0.1:0"
@@ -43,10 +43,15 @@ class Ready(msgspec.Struct, frozen=True):
     at: int = 0
 
 
+def host_options(token: bytes) -> Options:
+    """Of the environment, but with memory of the host: bare loops and checks look at each byte."""
+    return replace(from_environment(), token=token, runtime="host")
+
+
 def main() -> None:
     job = msgspec.json.decode(sys.stdin.buffer.readline(), type=Job)
     try:
-        with Engine(job.address, options=replace(from_environment(), token=job.token)) as engine:
+        with Engine(job.address, options=host_options(job.token)) as engine:
             serve_side(engine, Here(engine.allocate(REGION, job.size)))
             _say(sys.stdout.buffer, Ready(engine.addresses[0], at=time.monotonic_ns()))
             sys.stdin.buffer.read()

@@ -12,11 +12,21 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 from .. import _core
+from ..errors import Unsupported
 from ..path import LinkKind
 from .socket_limit import SocketLimit
 from .walk import Move
 
-__all__ = ["MEMORY", "PROCESS_VM", "SOCKET", "YARDSTICKS", "Loop", "Reach", "Yardstick"]
+__all__ = [
+    "MEMORY",
+    "PROCESS_VM",
+    "SOCKET",
+    "YARDSTICKS",
+    "Loop",
+    "Reach",
+    "Yardstick",
+    "yardstick",
+]
 
 MOST_THREADS = 512  # 64 callers, 8 streams each
 MOST_SOCKETS = 2  # each has a whole side of memory at its other end
@@ -105,3 +115,15 @@ YARDSTICKS = {
     LinkKind.CMA: PROCESS_VM,
     LinkKind.TCP: SOCKET,
 }
+
+
+def yardstick(link: LinkKind) -> Yardstick:
+    """What is measured beside the link. Raises Unsupported: there is nothing to compare it with."""
+    if link not in YARDSTICKS:
+        known = ", ".join(each.value for each in YARDSTICKS)
+        raise Unsupported(
+            f"no bare loop moves bytes as {link.value} does, and a figure alone says nothing: "
+            f"measured are {known}",
+            cause="no_yardstick",
+        )
+    return YARDSTICKS[link]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ..errors import UsageError
+from ..errors import Unsupported, UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +29,7 @@ PATHS = "fabric/inline,fabric/host"
 OPS = "write,read"
 BATCHES = "1,128"
 STREAMS = "1,2"
+SIZE = "1GiB"
 BLOCKS = "4KiB,64KiB,1MiB,16MiB"
 TRACE_LAYOUT = "llama-3-8b"
 UNVERIFIED = 1
@@ -38,7 +39,7 @@ PEERS = 2
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="sweep, layout or trace")] = "sweep",
+    what: Annotated[str, typer.Argument(help="sweep, layout, trace or acl")] = "sweep",
     of: Annotated[
         str | None,
         typer.Argument(
@@ -62,7 +63,7 @@ def bench(
     streams: Annotated[
         str, typer.Option(help="streams that a transfer is cut over, on a host path")
     ] = STREAMS,
-    size: Annotated[str, typer.Option(help="bytes per side")] = "1GiB",
+    size: Annotated[str, typer.Option(help="bytes per side")] = SIZE,
     seconds: Annotated[
         float, typer.Option(min=0, max=3600, help="how long a case is measured")
     ] = 0.3,
@@ -97,6 +98,9 @@ def bench(
 
     Every figure stands beside what a bare loop over the same blocks reaches on this machine,
     measured in turns with it.
+
+    acl: what submitting to ACL costs above ACL's own calls. No card is needed for that, and it says
+    nothing about one.
     """
     from ..bench.cases import Plan, cases
     from ..bench.peers import parse_peers
@@ -109,24 +113,31 @@ def bench(
         from ..bench.plot import check_plot
 
         check_plot(plot)
+    choices = {
+        "OF": of is None,
+        "--paths": paths == PATHS,
+        "--ops": ops == OPS,
+        "--blocks": blocks is None,
+        "--batches": batches == BATCHES,
+        "--streams": streams == STREAMS,
+        "--threads": threads == 1,
+        "--pattern": pattern is None,
+        "--peers": peers is None,
+        "--peer": not peer,
+        "--plot": plot is None,
+    }
+    if what == "acl":
+        from .acl_costs import acl_costs
+
+        more = {"--ab": not ab, "--layout": layout is None, "--size": size == SIZE}
+        _check_alone("acl", {**choices, **more})
+        acl_costs(seconds, json, _open_console())
+        return
+    _refuse_devices()
     if ab:
         from .compare import compare
 
-        defaults = {
-            "WHAT": what == "sweep",
-            "OF": of is None,
-            "--paths": paths == PATHS,
-            "--ops": ops == OPS,
-            "--blocks": blocks is None,
-            "--batches": batches == BATCHES,
-            "--streams": streams == STREAMS,
-            "--threads": threads == 1,
-            "--pattern": pattern is None,
-            "--peers": peers is None,
-            "--peer": not peer,
-            "--plot": plot is None,
-        }
-        _check_alone(defaults)
+        _check_alone("--ab", {"WHAT": what == "sweep", **choices})
         side = _affordable(parse_size(size))
         _finish(compare(side, layout, seconds, json, _open_console()))
         return
@@ -156,6 +167,18 @@ def bench(
 
         draw(result, plot)
     _finish(result.verified)
+
+
+def _refuse_devices() -> None:
+    from ..config import from_environment
+
+    runtime = from_environment().runtime
+    if runtime != "host":
+        raise Unsupported(
+            f"KVFERRY_RUNTIME={runtime}: bare loops touch memory of the host alone, and a figure "
+            "without one says nothing; unset it, or see kvferry bench acl",
+            cause="bench",
+        )
 
 
 def _finish(verified: bool) -> None:
@@ -233,11 +256,11 @@ def _pattern(text: str | None, peers: int | None) -> Pattern | None:
     return None if text is None else parse_pattern(text)
 
 
-def _check_alone(defaults: dict[str, bool]) -> None:
-    """A comparison chooses its own paths, blocks, batches and streams."""
+def _check_alone(asked: str, defaults: dict[str, bool]) -> None:
+    """What is asked for chooses its own paths, blocks, batches and streams."""
     for name, default in defaults.items():
         if not default:
-            raise UsageError(f"--ab goes without {name}", cause="bench")
+            raise UsageError(f"{asked} goes without {name}", cause="bench")
 
 
 def _moved(
@@ -249,7 +272,7 @@ def _moved(
     from ..bench.trace import read_trace
 
     if what not in ("sweep", "layout", "trace"):
-        raise UsageError(f"unknown bench {what!r}: know sweep, layout, trace", cause="bench")
+        raise UsageError(f"unknown bench {what!r}: know sweep, layout, trace, acl", cause="bench")
     if (of is None) != (what == "sweep"):
         lacks = {
             "sweep": "takes no name",
