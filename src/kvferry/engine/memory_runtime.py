@@ -6,9 +6,9 @@ What a device library needs is imported when somebody asks for it: nobody else p
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import _core, config
 from ..errors import UsageError
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["device_memory", "fabric_driver", "memory_runtime"]
 
-# Of this process, while engines use them. ACL exports a handle once in a process, and imports one
-# once for a process and device: so the engines of a process must share what did.
-_shared: dict[Hashable, _Shared] = {}
+# By device, while engines of this process use it. ACL exports a handle once in a process, and
+# imports one once for a process and device: so the engines of a process must share what did.
+_shared: dict[int, _Shared] = {}
 _lock = threading.Lock()
 
 
@@ -30,8 +30,9 @@ _lock = threading.Lock()
 def memory_runtime(options: config.Options, host: HostRuntime) -> Iterator[Runtime]:
     """The runtime that `options` ask for, while an engine lives.
 
-    Raises UsageError for a runtime that is not known, Unsupported, with each library that was
-    tried, where it is not there, and ForkedError where the parent process has it.
+    Raises UsageError for a runtime that is not known, and for a device that another engine of this
+    process uses with other options; Unsupported, with each library that was tried, where it is not
+    there, and ForkedError where the parent process has it.
     """
     if options.runtime == "host":
         yield host
@@ -41,12 +42,13 @@ def memory_runtime(options: config.Options, host: HostRuntime) -> Iterator[Runti
             f"unknown runtime {options.runtime!r}: know {', '.join(config.RUNTIMES)}",
             cause="runtime",
         )
-    key = (options.acl_library, options.device, options.acl_sharing, options.acl_pids)
+    settings = _Settings(*(getattr(options, name) for name in _Settings._fields))
     with _lock:
-        shared = _shared.get(key)
+        shared = _shared.get(options.device)
         if shared is None:
-            shared = _shared[key] = _Shared(_open(options))
+            shared = _shared[options.device] = _Shared(_open(options), settings)
         shared.runtime.device.check()
+        shared.check(settings)
         shared.users += 1
     try:
         yield shared.runtime
@@ -54,16 +56,37 @@ def memory_runtime(options: config.Options, host: HostRuntime) -> Iterator[Runti
         with _lock:
             shared.users -= 1
             if not shared.users:
-                del _shared[key]
+                del _shared[options.device]
                 shared.runtime.close()
 
 
-class _Shared:
-    """A runtime, and how many engines use it."""
+class _Settings(NamedTuple):
+    """The options on which the engines that share a runtime must agree."""
 
-    def __init__(self, runtime: CannRuntime) -> None:
+    acl_library: str | None
+    acl_sharing: str
+    acl_pids: bool
+    va_start: int
+    va_capacity: int
+
+
+class _Shared:
+    """A runtime, what it was made with, and how many engines use it."""
+
+    def __init__(self, runtime: CannRuntime, settings: _Settings) -> None:
         self.runtime = runtime
         self.users = 0
+        self._settings = settings
+
+    def check(self, wanted: _Settings) -> None:
+        pairs = zip(_Settings._fields, self._settings, wanted, strict=True)
+        differ = [f"{name} {has!r}, not {asked!r}" for name, has, asked in pairs if has != asked]
+        if differ:
+            raise UsageError(
+                "an engine of this process uses the device already, and they share it: with "
+                + ", ".join(differ),
+                cause="device_options",
+            )
 
 
 def _open(options: config.Options) -> CannRuntime:

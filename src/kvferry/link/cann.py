@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -42,7 +42,7 @@ class CannFacts(msgspec.Struct, frozen=True):
     tgid     by which an exporter lets it in; 0: not known
     """
 
-    runtime: str
+    runtime: Literal["cann"]
     sharing: str
     crosses: int
     tgid: Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -106,6 +106,44 @@ def test_what_fails_is_undone(two: Two, ipc: bool) -> None:
     try:
         # Then the library is left to choose the addresses.
         assert user.result() == ["aclrtReserveMemAddressNoUCMemory:1"]
+    finally:
+        owner.tell("enough")
+    assert owner.result() is None
+
+
+class Struck(Recorded):
+    """A signal handler raises right behind call `at` of `name`, as it does after a long one."""
+
+    name: str
+    at: int
+
+    def call(self, name: str, *arguments: object, allow: Any = ()) -> int:
+        code = super().call(name, *arguments, allow=allow)
+        if name == self.name and self.names.count(name) == self.at:
+            raise KeyboardInterrupt
+        return code
+
+
+def strike_behind_each(parent: Parent, ipc: bool, offered: list[Any]) -> None:
+    noted = Recorded.of(library())
+    do_everything(noted, ipc, offered)
+    for name, count in sorted(Counter(noted.names).items()):
+        for n in range(1, count + 1) if name not in UNDOING | {"aclrtSetDevice"} else ():
+            struck = Struck.of(library())
+            assert isinstance(struck, Struck)
+            struck.name, struck.at = name, n
+            with suppress(KeyboardInterrupt):  # behind a call that is refused, there is none
+                do_everything(struck, ipc, offered)
+            assert books() == EMPTY, (name, n, held())
+
+
+@pytest.mark.parametrize("ipc", [False, True])
+def test_what_is_interrupted_behind_a_call_is_undone(two: Two, ipc: bool) -> None:
+    owner, user = two
+    owner.begin(offer, ipc=ipc)
+    user.begin(strike_behind_each, ipc=ipc, offered=owner.hear())
+    try:
+        assert user.result() is None
     finally:
         owner.tell("enough")
     assert owner.result() is None

@@ -7,6 +7,7 @@ start                            where the A3 is asked for it, by aclrtReserveMe
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from functools import partial
 
 from ...errors import Error, NoMemory, Unsupported, UsageError
@@ -39,7 +40,6 @@ class Addresses:
         self._device = device
         self.notes: list[str] = []
         address, size = self._obtain(start, capacity)
-        device.at_end(partial(device.library.call, "aclrtReleaseMemAddress", address))
         self._space = VaSpace(address, size)
         if size < capacity:
             self.notes.append(f"{size} bytes of addresses were granted, not {capacity}")
@@ -50,22 +50,24 @@ class Addresses:
         return self._space.capacity
 
     def reserve(self, size: int, at: int | None = None) -> Reservation:
-        """Whole blocks; with `at` a reservation of its own, which only 16T to 24T allow."""
+        """Whole blocks; with `at` a reservation of its own, which only 16T to 24T allow.
+
+        Blocks are bookkeeping, and do not keep the device: what is mapped there does.
+        """
         if at is not None:
             return self._reserve_at(size, at)
         address = self._space.take(size)
-        kept = self._device.keep()
-
-        def undo() -> None:
-            self._space.give(address)
-            kept()
-
-        return Reservation(address, size, undo)
+        return Reservation(address, size, partial(self._space.give, address))
 
     def _reserve_at(self, size: int, at: int) -> Reservation:
-        with self._device.current():
+        device = self._device
+        release = partial(device.call, "aclrtReleaseMemAddress")
+        with device.current(), ExitStack() as failed:
+            failed.callback(device.keep())
             try:
-                address = self._plain(size, at)
+                address = device.library.make(
+                    failed, release, "aclrtReserveMemAddress", size, 0, at, PAGES
+                )
             except NoMemory as error:
                 raise NoMemory(
                     "the range is in use",
@@ -74,13 +76,8 @@ class Addresses:
                     code=error.code,
                     detail=error.detail,
                 ) from error
-        kept = self._device.keep()
-
-        def undo() -> None:
-            self._device.call("aclrtReleaseMemAddress", address)
-            kept()
-
-        return Reservation(address, size, undo)
+            undo = failed.pop_all()
+        return Reservation(address, size, undo.close)
 
     def _obtain(self, start: int, capacity: int) -> tuple[int, int]:
         """The address and the size that the library grants."""
@@ -94,18 +91,15 @@ class Addresses:
     def _grant(self, start: int, size: int) -> int:
         """In the A3's way; where there is none, or the place is taken, as the library chooses."""
         try:
-            return self._high(size, start)
+            return self._keep("aclrtReserveMemAddressNoUCMemory", size, start)
         except Unsupported:
-            return self._plain(size)
+            return self._keep("aclrtReserveMemAddress", size)
         except Error as error:
             self.notes.append(f"no {size} bytes of addresses from {start:#x} on: {error.args[0]}")
-            return self._plain(size)
+            return self._keep("aclrtReserveMemAddress", size)
 
-    def _high(self, size: int, at: int) -> int:
-        return self._device.made("aclrtReserveMemAddressNoUCMemory", size, 0, at, PAGES)
-
-    def _plain(self, size: int, at: int | None = None) -> int:
-        return self._device.made("aclrtReserveMemAddress", size, 0, at, PAGES)
+    def _keep(self, name: str, size: int, at: int | None = None) -> int:
+        return self._device.make("aclrtReleaseMemAddress", name, size, 0, at, PAGES)
 
 
 def check_range(start: int, capacity: int) -> None:

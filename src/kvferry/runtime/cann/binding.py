@@ -9,9 +9,11 @@ imported memory      map, for reading only where it must be       no alias: it i
 from __future__ import annotations
 
 import ctypes
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 
 from ... import _core
+from ...errors import Error
 from ..base import Place
 from ..owners import Access
 from .addresses import Addresses
@@ -97,9 +99,32 @@ class Binder:
         with self._physicals.lock:
             self.aliases.discard(span)
 
-    def _map(self, undo: ExitStack, physical: Physical, size: int, address: int) -> None:
-        self._device.library.call("aclrtMapMem", address, size, 0, physical.handle, 0)
-        undo.callback(self._device.call, "aclrtUnmapMem", address)
+    def _map(
+        self,
+        undo: ExitStack,
+        physical: Physical,
+        size: int,
+        address: int,
+        *then: Callable[[], object],
+    ) -> None:
+        """`then` is done when it was unmapped."""
+        call = self._device.library.call
+        try:
+            call("aclrtMapMem", address, size, 0, physical.handle, 0)
+        except Error:
+            raise
+        except BaseException:  # a signal handler raised: perhaps behind the call
+            with suppress(Error):
+                call("aclrtUnmapMem", address)
+            raise
+        undo.callback(self._unmap, address, (self._device.keep(), *then))
+
+    def _unmap(self, address: int, then: Sequence[Callable[[], object]]) -> None:
+        # What cannot be unmapped keeps its addresses, and the device that they belong to: nothing
+        # else can be mapped there, nor can they be given back.
+        self._device.call("aclrtUnmapMem", address)
+        for each in then:
+            each()
 
     def _open(self, address: int, size: int, access: Access) -> None:
         """Say what the device may do there."""
@@ -113,7 +138,8 @@ class Binder:
             name = self._sharing.name(physical, self._tgid)
             own = self._imports.take(self._sharing.kind, name)
         undo.callback(self._physicals.drop, own)
-        reservation = self._addresses.reserve(size)
-        undo.callback(reservation.close)
-        self._map(undo, own, size, reservation.address)
-        return reservation.address
+        room = self._addresses.reserve(size)
+        undo.callback(room.close)
+        self._map(undo, own, size, room.address, room.unbind)
+        room.bind()
+        return room.address

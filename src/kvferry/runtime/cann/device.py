@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from ... import _core
@@ -73,8 +74,8 @@ class Device:
         with ExitStack() as undo:
             library.call("aclrtSetDevice", number)
             undo.callback(library.call, "aclrtResetDevice", number)
-            self.context = self.made("aclrtCreateContext", number)
-            undo.callback(library.call, "aclrtDestroyContext", self.context)
+            destroy = partial(library.call, "aclrtDestroyContext")
+            self.context = library.make(undo, destroy, "aclrtCreateContext", number)
             self._restore(before)
             self._undo = undo.pop_all()
 
@@ -141,9 +142,9 @@ class Device:
         finally:
             kept()
 
-    def at_end(self, undo: Callable[[], object]) -> None:
-        """Call it in our context before the context goes; the last one first."""
-        self._undo.callback(undo)
+    def make(self, end: str, name: str, *arguments: object) -> int:
+        """`made`, until the device goes: then `end` is called with it, of the last one first."""
+        return self.library.make(self._undo, partial(self.library.call, end), name, *arguments)
 
     def close(self) -> None:
         """Begin nothing new, and end when nobody keeps it. Idempotent; nothing in a fork."""

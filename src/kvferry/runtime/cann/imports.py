@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import NamedTuple
 
 from ...errors import Unsupported, UsageError
@@ -43,7 +44,8 @@ class Imports:
         known = self._physicals.held((kind, data))
         if known is not None:
             return known
-        physical = self._physicals.add(self._sharing.find(kind, data), imported=True)
+        find = partial(self._sharing.find, kind, data)
+        physical = self._physicals.add(find, imported=True)
         self._physicals.know(physical, (kind, data))
         return physical
 
@@ -66,26 +68,27 @@ class Imports:
         base, size = ctypes.c_void_p(), ctypes.c_size_t()
         handle = ctypes.c_void_p()
         call = self._device.library.call
-        try:
-            call("aclrtMemGetAddressRange", address, ctypes.byref(base), ctypes.byref(size))
-            call("aclrtMemRetainAllocationHandle", base, ctypes.byref(handle))
-        except UsageError:
-            return None
         with ExitStack() as undo:
-            physical = self._retained(handle.value or 0)
+            undo.callback(self._physicals.free, handle)
+            try:
+                call("aclrtMemGetAddressRange", address, ctypes.byref(base), ctypes.byref(size))
+                call("aclrtMemRetainAllocationHandle", base, ctypes.byref(handle))
+            except UsageError:
+                return None
+            physical = self._retained(handle)
             undo.callback(physical.drop)
             found = Found(physical, base.value or 0, size.value, self._prop(physical.handle))
             undo.pop_all()
         return found
 
-    def _retained(self, handle: int) -> Physical:
+    def _retained(self, handle: ctypes.c_void_p) -> Physical:
         """Every retaining needs its own free; one is kept however many hold it here."""
-        known = self._physicals.held(handle)
+        known = self._physicals.held(handle.value)
         if known is None:
-            return self._physicals.add(handle)
+            return self._physicals.add(partial(self._physicals.take_over, handle))
         with ExitStack() as undo:
             undo.callback(known.drop)
-            self._device.library.call("aclrtFreePhysical", handle)
+            self._physicals.free(handle)
             undo.pop_all()
         return known
 

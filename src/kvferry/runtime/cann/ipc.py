@@ -53,11 +53,13 @@ class CannIpcRuntime(CannRuntime):
         page = page or HUGE
         granted = -(-size // page) * page
         with self.device.using(), self._physicals.lock, ExitStack() as failed:
-            address = self.device.made("aclrtMalloc", granted, POLICIES[page])
-            free = partial(self.library.call, "aclrtFree", address)
-            physical = self._physicals.adopt(address, free, imported=False)
+            free = partial(self.library.call, "aclrtFree")
+            make = self.library.make
+            physical = self._physicals.add(
+                lambda undo: make(undo, free, "aclrtMalloc", granted, POLICIES[page])
+            )
             failed.callback(physical.drop)
-            self._binder.alias_device(physical.undo, address, granted)
+            self._binder.alias_device(physical.undo, physical.handle, granted)
             allocation = self._keyed(physical, granted, page, place)
             failed.pop_all()
         allocation.grant = Grant(size, granted, page, granted)
@@ -131,9 +133,14 @@ class CannIpcRuntime(CannRuntime):
     def _import(self, data: bytes) -> Physical:
         key = ctypes.create_string_buffer(data, LENGTH + 1)
         flag = IpcImport.ENABLE_PEER_ACCESS
-        address = self.device.made("aclrtIpcMemImportByKey", key, flag)
-        close = partial(self.library.call, "aclrtIpcMemClose", key)
-        physical = self._physicals.adopt(address, close, imported=True)
+
+        def close(_address: int) -> None:
+            self.library.call("aclrtIpcMemClose", key)
+
+        def find(undo: ExitStack) -> int:
+            return self.library.make(undo, close, "aclrtIpcMemImportByKey", key, flag)
+
+        physical = self._physicals.add(find, imported=True)
         self._physicals.know(physical, (KIND, data))
         return physical
 

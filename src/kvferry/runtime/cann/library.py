@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from ...errors import Unsupported
@@ -79,6 +80,21 @@ class Library:
         if code not in allow:
             self.check(name, code)
         return code
+
+    def make(
+        self, undo: ExitStack, end: Callable[[int], object], name: str, *arguments: object
+    ) -> int:
+        """The pointer that `name` leaves where its first argument points, for `end` when `undo` is
+        left: also when a signal handler raises right behind the call."""
+        place = ctypes.c_void_p()
+
+        def unmake() -> None:
+            if place.value:
+                end(place.value)
+
+        undo.callback(unmake)
+        self.call(name, ctypes.byref(place), *arguments)
+        return place.value or 0
 
     def version(self) -> tuple[int, int, int]:
         """Of the ACL interface: major, minor, patch."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 
 from ...errors import ClosedError
 from ..owners import Access
@@ -28,8 +28,8 @@ class Physical:
     shared    what others may do with it; None: not exported yet
     """
 
-    def __init__(self, handle: int, imported: bool) -> None:
-        self.handle = handle
+    def __init__(self, imported: bool) -> None:
+        self.handle = 0
         self.imported = imported
         self.undo = ExitStack()
         self.keys: list[object] = []
@@ -64,24 +64,35 @@ class Physicals:
         self._known: dict[object, Physical] = {}
         self.lock = threading.RLock()
 
-    def add(self, handle: int, imported: bool = False) -> Physical:
-        """Take over a handle that nobody here has yet; it is freed with its last holder."""
-        free = partial(self._device.library.call, "aclrtFreePhysical", handle)
-        return self.adopt(handle, free, imported)
-
-    def adopt(self, handle: int, free: Callable[[], object], imported: bool) -> Physical:
-        """`add` for what something else frees."""
-        physical = Physical(handle, imported)
-        physical.undo.callback(self._device.keep())
-        physical.undo.callback(free)
-        physical.undo.callback(self._forget, physical)
-        self.know(physical, handle)
+    def add(self, make: Callable[[ExitStack], int], imported: bool = False) -> Physical:
+        """Memory that nobody here has yet. `make` gives its handle, or what stands for that, and
+        leaves with the stack what frees it: done when its last holder goes."""
+        physical = Physical(imported)
+        try:
+            physical.undo.callback(self._device.keep())
+            physical.handle = make(physical.undo)
+            physical.undo.callback(self._forget, physical)
+            self.know(physical, physical.handle)
+        except BaseException:
+            physical.undo.close()
+            raise
         return physical
+
+    def free(self, handle: ctypes.c_void_p) -> None:
+        """Give a handle back, once; nothing when there is none."""
+        value, handle.value = handle.value, None
+        if value:
+            self._device.library.call("aclrtFreePhysical", value)
+
+    def take_over(self, handle: ctypes.c_void_p, undo: ExitStack) -> int:
+        """The `make` for a handle that is there."""
+        undo.callback(self.free, handle)
+        return handle.value or 0
 
     def know(self, physical: Physical, key: object) -> None:
         """By a handle, or by the name of an import."""
-        self._known[key] = physical
         physical.keys.append(key)
+        self._known[key] = physical
 
     def held(self, key: object) -> Physical | None:
         """What is known by the key, held once more; None: nothing."""

@@ -150,8 +150,12 @@ class CannRuntime(Runtime):
         def attempt(kind: Kind, notes: Sequence[str]) -> Allocation:
             granted = -(-size // kind.page) * kind.page
             prop = kind.prop()
-            handle = self.device.made("aclrtMallocPhysical", granted, ctypes.byref(prop), 0)
-            allocation = self._owner(self._physicals.add(handle), granted, kind.page, place)
+            arguments = granted, ctypes.byref(prop), 0
+            free, make = partial(self.library.call, "aclrtFreePhysical"), self.library.make
+            physical = self._physicals.add(
+                lambda undo: make(undo, free, "aclrtMallocPhysical", *arguments)
+            )
+            allocation = self._owner(physical, granted, kind.page, place)
             allocation.grant = Grant(size, granted, kind.page, granted, tuple(notes))
             return allocation
 

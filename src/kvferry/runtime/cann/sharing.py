@@ -11,6 +11,7 @@ The list of who may acts inside one server only, and the bytes can be guessed: d
 from __future__ import annotations
 
 import ctypes
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from ... import log
@@ -70,15 +71,21 @@ class Sharing:
             self._library.call(name, *arguments, ctypes.byref(number), 1)
             physical.admitted.add(importer)
 
-    def find(self, kind: str, data: bytes) -> int:
-        """The library's handle for the memory of that name. Blocks while its owner is asked."""
+    def find(self, kind: str, data: bytes, undo: ExitStack) -> int:
+        """The library's handle for the memory of that name, which `undo` frees, also when a signal
+        handler raises right behind the call. Blocks while its owner is asked."""
         form = FORMS[kind]
         name = ctypes.create_string_buffer(data, form.length)
         place = ctypes.c_void_p()
+        undo.callback(self._free, place)
         self._library.call(
             "aclrtMemImportFromShareableHandleV2", name, form.type, 0, ctypes.byref(place)
         )
         return place.value or 0
+
+    def _free(self, place: ctypes.c_void_p) -> None:
+        if place.value:
+            self._library.call("aclrtFreePhysical", place)
 
     def unlisted(self) -> bool:
         """Whether what is exported now can be imported by all."""

@@ -21,7 +21,6 @@ from ..owners import Undo
 from .device import Device
 from .enums import FailureMode, MemcpyKind, MemMallocPolicy, StreamCreation
 from .functions import Capability
-from .library import Library
 
 __all__ = ["CannStream", "CannStreams"]
 
@@ -124,13 +123,18 @@ class CannStreams:
         with device.current():
             undo.callback(device.keep())
             undo.callback(call, "aclrtSetCurrentContext", device.context)
-            make = partial(_make, device.library, undo)
-            context = make("aclrtCreateContext", device.number, end="aclrtDestroyContext")
-            config = HIGHEST, FAST
-            queue = make("aclrtCreateStreamWithConfig", *config, end="aclrtDestroyStream")
+            make = partial(device.library.make, undo)
+            context = make(
+                partial(call, "aclrtDestroyContext"), "aclrtCreateContext", device.number
+            )
+
+            def destroy(queue: int) -> None:
+                call("aclrtSetCurrentContext", context)
+                call("aclrtDestroyStream", queue)
+
+            queue = make(destroy, "aclrtCreateStreamWithConfig", HIGHEST, FAST)
             call("aclrtSetStreamFailureMode", queue, FailureMode.STOP_ON_FAILURE)
-            flag = make("aclrtMallocHost", WORD, end="aclrtFreeHost")
-            undo.callback(call, "aclrtSetCurrentContext", context)
+            flag = make(partial(call, "aclrtFreeHost"), "aclrtMallocHost", WORD)
             call("aclrtSetCurrentContext", device.context)
         mover = self._undo[undo] = _core.AclMover(
             self._calls, context, queue, self._aliases, flag, self._one.address
@@ -159,19 +163,6 @@ class CannStreams:
             self._one.close()
 
 
-def _make(library: Library, undo: ExitStack, name: str, *arguments: object, end: str) -> int:
-    """What `name` makes, and `end` unmakes: also when a signal handler raises right behind it."""
-    place = ctypes.c_void_p()
-
-    def unmake() -> None:
-        if place.value:
-            library.call(end, place.value)
-
-    undo.callback(unmake)
-    library.call(name, ctypes.byref(place), *arguments)
-    return place.value or 0
-
-
 class One:
     """Eight bytes of the device that hold 1, as long as anybody has them."""
 
@@ -190,4 +181,5 @@ class One:
         self._end()
 
     def __del__(self) -> None:
-        self.close()
+        with suppress(AttributeError):  # the library refused before it owned anything
+            self.close()
