@@ -10,7 +10,7 @@ with kvferry.Engine("127.0.0.1:26000") as engine:
 from . import errors
 from .batch import Batch, DeviceMemory
 from .config import Options
-from .engine import Channel, Engine, Liveness, Notification, Report, Status, Transfer
+from .engine import Caller, Channel, Engine, Liveness, Notification, Report, Status, Transfer
 from .errors import *  # noqa: F403
 from .memory import Region, RemoteRegion, SubAllocator
 from .path import Path
@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Batch",
+    "Caller",
     "Channel",
     "DeviceMemory",
     "Engine",

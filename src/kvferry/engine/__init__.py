@@ -5,6 +5,7 @@ two; a transfer is one submitted batch. What decides (handshake, negotiate, opti
 they say to each other stands in messages.
 """
 
+from .caller import Caller
 from .channel import Channel
 from .engine import Engine, Notification
 from .failure import Status
@@ -12,4 +13,13 @@ from .liveness import Liveness
 from .report import Report
 from .transfer import Transfer
 
-__all__ = ["Channel", "Engine", "Liveness", "Notification", "Report", "Status", "Transfer"]
+__all__ = [
+    "Caller",
+    "Channel",
+    "Engine",
+    "Liveness",
+    "Notification",
+    "Report",
+    "Status",
+    "Transfer",
+]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 from .. import _core, config, log
 from ..address import Address, TcpAddress
 from ..address import parse as parse_address
-from ..errors import ClosedError, Error, ForkedError, NotQuiet, UsageError
+from ..errors import ClosedError, Error, ForkedError, UsageError
 from ..link import CmaDriver, Driver, Facts, LoopbackDriver, TcpDriver
 from ..memory import Region
 from ..path import LinkKind, Path
@@ -21,6 +22,7 @@ from ..rpc import Poller, token
 from ..runtime import HostRuntime, Place
 from ..stats import Stats
 from .awaiting import Bells
+from .caller import Caller
 from .channel import Channel
 from .channels import Channels
 from .connect import Identity
@@ -63,7 +65,7 @@ class Engine:
         self._over: Error | None = None
         self._lock = threading.Lock()
         self._closing = threading.RLock()
-        self._services: dict[str, Callable[[bytes], bytes]] = {}
+        self._services: dict[str, Callable[[Caller, bytes], bytes]] = {}
         self._mailbox = Mailbox(self.options.notifications)
         self._copies = _core.CopyEngines(self.options.copy_engines)
         self._bells = Bells()
@@ -149,6 +151,7 @@ class Engine:
         place: Place = Place.HOST,
         page: int = 0,
         readonly: bool = False,
+        only: int | None = None,
     ) -> Region:
         """`size` bytes of zeroed memory that peers can map: an own region, announced to them.
 
@@ -157,13 +160,14 @@ class Engine:
         strict    no page smaller than `page`, or than the largest that fits the size
         page      bytes of a page; 0 for the best there is
         readonly  peers may only read it
+        only      the epoch of the one peer that is told of it; None: all are
 
         Blocks while the memory is brought in. What was obtained, and what was tried in vain, stands
         in `region.grant`; the region is as long as that. Raises NoMemory when the machine has not
         got it, UsageError for a name that is taken, a bad size or share, a page that there is not.
         """
         self._check_open()
-        region = self._own.allocate(name, size, place, page, readonly, at_least, strict)
+        region = self._own.allocate(name, size, place, page, readonly, at_least, strict, only)
         self._announce(region)
         return region
 
@@ -251,11 +255,20 @@ class Engine:
         The handler runs in a thread of the engine, several at once, and may block. What it raises
         reaches the caller as PeerError with the text.
         """
+        self.serve_callers(service, lambda _caller, request: handler(request))
+
+    def serve_callers(self, service: str, handler: Callable[[Caller, bytes], bytes]) -> None:
+        """As serve, with handler(caller, request)."""
         self._check_open()
         with self._lock:
             if service in self._services:
                 raise UsageError(f"service {service!r} exists already", cause="name_taken")
             self._services[service] = handler
+
+    @property
+    def callers(self) -> frozenset[int]:
+        """Epochs of the peers that are connected to this engine now."""
+        return self._front.callers
 
     def notifications(self, timeout: float | None = 0.0) -> list[Notification]:
         """Notifications that have come, oldest first; waits `timeout` seconds for the first one.
@@ -274,7 +287,8 @@ class Engine:
         """Close every channel, stop listening, free the memory. Idempotent.
 
         Memory stays while buffer exports of it are alive. Raises NotQuiet when a copy did not stop
-        within the grace; everything is closed and quiet even then.
+        within the grace, and DeviceError or others for what a device's library did not take back;
+        everything else is closed and quiet even then.
         """
         if isinstance(self._over, ForkedError):
             return
@@ -282,13 +296,13 @@ class Engine:
             if self not in _open:
                 return
             self._over = ClosedError(f"engine {self.name} was closed", cause="closed")
-            restless = self._close()
+            errors = self._close()
             _open.discard(self)
-        if restless:
-            raise restless[0]
+        if errors:
+            raise errors[0]
 
-    def _close(self) -> list[NotQuiet]:
-        """Close everything; what did not become quiet within the grace."""
+    def _close(self) -> list[Error]:
+        """Close everything; what did not become quiet within the grace, or was not taken back."""
         self._mailbox.close()
         self._stats_log.close()
         self._front.revoke_all(self._own.table.values(), self.options.quiet_grace)
@@ -296,15 +310,13 @@ class Engine:
         self._front.close()
         self._poller.close()
         self._heartbeats.close()
-        for driver in self._drivers.values():
-            driver.close()
+        kept = _take_all(driver.close for driver in self._drivers.values())
         self._copies.stop()  # from here on every copy is quiet, and memory may go
         for error in self._channels.close():
             logger.error("a channel cannot be closed: %s", error)
-        self._free_regions()
-        self._lent.close()
+        kept += _take_all(chain(self._freeing(), [self._lent.close]))
         self._bells.close()
-        return restless
+        return [*restless, *kept]
 
     def __enter__(self) -> Engine:
         return self
@@ -317,12 +329,12 @@ class Engine:
 
     # ---- what its front asks for ----
 
-    def answer(self, service: str, request: bytes) -> bytes:
+    def answer(self, caller: Caller, service: str, request: bytes) -> bytes:
         """What the handler of `service` says. Raises UsageError when there is none."""
         handler = self._services.get(service)
         if handler is None:
             raise UsageError(f"there is no service {service!r}", cause="no_service")
-        return handler(request)
+        return handler(caller, request)
 
     # ---- inside ----
 
@@ -359,14 +371,15 @@ class Engine:
         if self._front.revoke(region, 2 * self.options.quiet_grace):
             self._own.free(region)
 
-    def _free_regions(self) -> None:
+    def _freeing(self) -> Iterator[Callable[[], None]]:
+        """What gives back the memory of each region that no copy uses."""
         for region in [*self._own.table.values(), *self._own.leaving]:
             region.span.close()
             if not region.span.drain(_core.now()):  # a thread stands still in an inline copy
                 logger.error("%r is still used by a copy, and stays as long as the process", region)
                 continue
             self._own.table.remove(region)
-            self._own.free(region)
+            yield partial(self._own.free, region)
 
     # ---- the end ----
 
@@ -386,6 +399,17 @@ class Engine:
             driver.forked()
         self._own.forked()
         self._bells.forked()
+
+
+def _take_all(steps: Iterable[Callable[[], None]]) -> list[Error]:
+    """Take every step; what they raised."""
+    errors = []
+    for step in steps:
+        try:
+            step()
+        except Error as error:
+            errors.append(error)
+    return errors
 
 
 # Engines of this process until they are closed: native threads copy for them, and a forked child

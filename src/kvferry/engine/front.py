@@ -19,6 +19,7 @@ from ..memory import Region
 from ..path import LinkKind
 from ..rpc import Connection, Poller, listen, listen_abstract
 from . import messages
+from .caller import Caller
 from .heartbeat import Heartbeats
 from .inbound import Inbound
 from .mailbox import Mailbox, Notification
@@ -41,7 +42,7 @@ class Host(Protocol):
     def name(self) -> str: ...
     @property
     def facts(self) -> Facts: ...
-    def answer(self, service: str, request: bytes) -> bytes: ...
+    def answer(self, caller: Caller, service: str, request: bytes) -> bytes: ...
 
 
 class Front:
@@ -119,8 +120,13 @@ class Front:
     def page_of_regions(self, links: Links, to: Facts, after: int, most: int) -> Page:
         return self._own.publish_after(links, to, after, most)
 
-    def answer(self, service: str, request: bytes) -> bytes:
-        return self._host.answer(service, request)
+    def answer(self, caller: Caller, service: str, request: bytes) -> bytes:
+        return self._host.answer(caller, service, request)
+
+    @property
+    def callers(self) -> frozenset[int]:
+        with self._lock:
+            return frozenset(inbound.epoch for inbound in self._inbounds if inbound.open)
 
     def deliver(self, peer: str, name: str, message: bytes) -> bool:
         """False when the queue is full."""

@@ -20,6 +20,7 @@ from ..memory import Region
 from ..path import LinkKind
 from ..rpc import LIMIT, MAX_FDS, Connection, auth, close_all
 from . import messages
+from .caller import Caller
 from .control import ask
 from .handshake import ServerHandshake
 from .heartbeat import Heartbeat, Heartbeats
@@ -155,12 +156,18 @@ class Inbound:
         return messages.Regions(records, counts, last, more), _Lent(fds)
 
     def _call(self, message: messages.Call) -> Answer:
-        return messages.Result(self._front.answer(message.service, message.request)), ()
+        answer = self._front.answer(self._caller(), message.service, message.request)
+        return messages.Result(answer), ()
 
     def _notify(self, message: messages.Notify) -> Answer:
         if not self._front.deliver(self.peer, message.name, message.message):
             raise Full("the queue of notifications is full", cause="queue_full")
         return messages.Empty(), ()
+
+    def _caller(self) -> Caller:
+        connection = self._connection
+        who = None if connection is None else connection.credentials
+        return Caller(self.peer, self.epoch, None if who is None else who[0])
 
     # ---- what this engine tells the other ----
 
@@ -220,6 +227,11 @@ class Inbound:
         connection = self._connection
         if connection is not None:
             connection.awaited = None
+
+    @property
+    def open(self) -> bool:
+        """Has the peer proved itself, and is it there?"""
+        return self._phase is Phase.OPEN and not self.lost
 
     @property
     def lost(self) -> bool:

@@ -89,6 +89,7 @@ class OwnRegions:
         readonly: bool,
         at_least: float = 1.0,
         strict: bool = False,
+        only: int | None = None,
     ) -> Region:
         self._check_name(name)
         plan = attempts(size, at_least, self._runtime.granularity(place), strict, page)
@@ -100,6 +101,7 @@ class OwnRegions:
                 allocation.grant = allocation.grant._replace(asked=size, notes=notes)
             length = min(size, allocation.size)
             region = Region(next(self._serials), name, mapping, length, allocation, shared)
+            region.only = only
             with self._lock:
                 self.table.add(region)
             undo.pop_all()
@@ -170,7 +172,7 @@ class OwnRegions:
     def publish(self, links: Links, region: Region, to: Facts) -> Published | None:
         """What `to` needs to reach `region` over its links; None: it cannot, or it is gone."""
         link = links.own if region.own else links.foreign
-        if link is None:
+        if link is None or region.only not in (None, to.epoch):
             return None
         driver = self._drivers.get(link)
         if driver is None:  # peers know all links there are

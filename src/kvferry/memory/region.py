@@ -37,6 +37,7 @@ class Region(View):
     uses        registrations of this very range; the last unregister ends it
     allocation  the memory behind an own region, None for a foreign one
     shared      what peers may do with it
+    only        the epoch of the one peer that is told of it; None: all are
     reach       what copies between host and device; None: host memory
     """
 
@@ -72,6 +73,7 @@ class Region(View):
             self.address, length, self.address, not self.readonly, self._offer(), self.reach
         )
         self.uses = 1
+        self.only: int | None = None
         self.allocation = allocation
         self._owner = owner
         self._mapping = None if isinstance(memory, Buffer) else memory

@@ -1,0 +1,20 @@
+"""Who calls a service."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Caller"]
+
+
+class Caller(NamedTuple):
+    """A peer engine that proved itself, as a service sees it.
+
+    name   its address, as it says
+    epoch  names this life of it; it proved that it is the one
+    pid    of its process, as the kernel of this host says; None from other hosts
+    """
+
+    name: str
+    epoch: int
+    pid: int | None
