@@ -18,7 +18,7 @@ import kvferry
 from kvferry.engine.lock_order import BELLS, ORDER
 from kvferry.testing import Child, LeakCheck, LockAudit, places
 from kvferry.testing import spawn as start
-from kvferry.testing.under_test import VARIABLES, adopt, on_host
+from kvferry.testing.under_test import VARIABLES, adopt, in_sight, on_host
 
 # Seconds for what ends by itself, such as the last moments of a joined thread.
 GRACE = 2.0
@@ -67,9 +67,11 @@ def _runtime_under_test(_private_folders: tuple[Path, ...]) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in [] if on_host() else items:
-        for mark in item.iter_markers("host_memory"):
-            item.add_marker(pytest.mark.skip(reason=f"about the host's memory: {mark.args[0]}"))
+    skipped = {"host_memory": not on_host(), "memory_in_sight": not in_sight()}
+    for item in items:
+        for mark in item.iter_markers():
+            if skipped.get(mark.name):
+                item.add_marker(pytest.mark.skip(reason=f"{mark.name}: {mark.args[0]}"))
 
 
 @pytest.fixture(autouse=True)

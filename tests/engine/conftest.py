@@ -10,7 +10,7 @@ import pytest
 import kvferry as kf
 from kvferry.submit import SlotPool
 from kvferry.testing import LockAudit
-from kvferry.testing.under_test import on_host
+from kvferry.testing.under_test import in_sight, on_host
 
 from .window import window
 
@@ -24,6 +24,11 @@ BEGUN = MIB if on_host() else None
 @pytest.fixture(autouse=True)
 def _audited(lock_audit: LockAudit) -> None:
     """Every lock of every test here is watched."""
+
+
+def over(path: str) -> str:
+    """A path whose copies are the processor's: staged, where it does not see the memory."""
+    return path if in_sight() else f"{path}/bounce"
 
 
 class Pair(NamedTuple):

@@ -12,6 +12,7 @@ import pytest
 
 import kvferry as kf
 from kvferry.testing import Child
+from kvferry.testing.under_test import in_sight
 
 from .conftest import MIB, Pair
 from .target import connect_and_wait, pattern, serve
@@ -154,9 +155,11 @@ def test_unregistering_waits_for_transfers(pair: Pair, side: str) -> None:
     worker.join(10)
     assert not worker.is_alive()
     assert transfer.status is kf.Status.DONE
-    assert seen[:MIB].all()
+    if in_sight() or engine is pair.ours:  # who only copies cannot look any more
+        assert seen[:MIB].all()
 
 
+@pytest.mark.memory_in_sight("a buffer of what is not seen is not to be had")
 def test_unregistered_memory_lives_until_the_last_buffer_of_it(pair: Pair) -> None:
     view = pair.there()
     pair.here()[:] = 7
@@ -195,6 +198,7 @@ def test_one_peer_under_two_addresses_is_one_channel(tmp_path: object) -> None:
         assert len(channels) == 1
 
 
+@pytest.mark.memory_in_sight("loopback copies with the processor")
 def test_an_engine_that_is_its_own_peer() -> None:
     with kf.Engine("127.0.0.1:0") as engine:
         a = engine.allocate("a", MIB)

@@ -23,9 +23,9 @@ from kvferry.rpc import close_all
 from kvferry.testing import places
 from kvferry.testing.ending import Ending
 from kvferry.testing.locks import OrderedLock
-from kvferry.testing.under_test import on_host
+from kvferry.testing.under_test import in_sight, on_host
 
-from .conftest import MIB, Pair
+from .conftest import MIB, Pair, over
 from .test_outcomes import until
 
 SOURCE = Path(kf.__file__).parent
@@ -33,7 +33,8 @@ UNITS = ("engine", "rpc", "submit", "link", "memory", "runtime", "batch")
 PLACES = places(ORDER)
 MADE = re.compile(r"^class (\w+)|self\.(\w+) = threading\.(?:Lock|RLock|Condition)\((\S*)\)", re.M)
 
-HOST_AND_COPROCESSOR = ["fabric/host", "cma/host", "tcp/host"]
+HOST_AND_COPROCESSOR = ["fabric/host", over("tcp/host"), *(["cma/host"] if in_sight() else [])]
+INLINE = ["loopback/inline", "fabric/inline", "cma/inline"] if in_sight() else ["fabric/inline"]
 if on_host():
     HOST_AND_COPROCESSOR.append("fabric/coprocessor")
 
@@ -264,7 +265,7 @@ def test_remote_memory_a_transfer_lost_while_its_region_is_revoked_ends_the_chan
 ) -> None:
     """Who revokes waits for transfers and settles them; a lost one ends the channel then, which
     lets go of all regions: not under the lock that revoking takes."""
-    peer = patient.ours.connect(patient.theirs.addresses[0], path="tcp/host", inline_below=0)
+    peer = patient.ours.connect(patient.theirs.addresses[0], path=over("tcp/host"), inline_below=0)
     wires = patient.ours._tcp._wires
     wires.engines.hold(True)
     transfer = peer.write_async(kf.Batch.of(patient.pool, peer.regions["kv"]))
@@ -426,7 +427,7 @@ def test_disconnect_aborts_before_it_unmaps(pair: Pair, path: str, crew: Crew) -
     in_order(ending, 3)
 
 
-@pytest.mark.parametrize("path", ["loopback/inline", "fabric/inline", "cma/inline"])
+@pytest.mark.parametrize("path", INLINE)
 def test_disconnect_waits_for_the_thread_that_copies(pair: Pair, path: str, crew: Crew) -> None:
     with kf.Engine("127.0.0.1:0", options=patient_options()) as ours:
         pool = ours.allocate("kv", MIB)

@@ -11,7 +11,7 @@ import pytest
 
 import kvferry as kf
 from kvferry.testing import Child
-from kvferry.testing.under_test import on_host
+from kvferry.testing.under_test import in_sight, on_host
 
 from .target import serve
 from .window import window
@@ -31,7 +31,11 @@ PATHS = [
 ]
 if not on_host():  # a coprocessor there needs kernels of its vendor
     PATHS.remove("fabric/coprocessor/none")
+if not in_sight():  # what copies with the processor must stage, at both ends
+    PATHS = ["fabric/inline/none", "fabric/host/none", "tcp/host/bounce"]
 TO_REGISTERED = [path for path in PATHS if not path.startswith("fabric")]
+if not in_sight():
+    TO_REGISTERED.append("cma/host/bounce")
 
 
 Spawn = Callable[..., Child]
@@ -84,7 +88,8 @@ def check(child: Child, peer: kf.Channel, pool: kf.Region, name: str) -> None:
         assert (report.bytes, report.descriptors) == (SIZE, count)
         assert report.path == peer.regions[name].path
         _, submitter, staging = str(report.path).split("/")
-        assert report.staged_bytes == (SIZE if staging == "bounce" else 0)
+        ends = 1 if in_sight() or name == "theirs" else 2
+        assert report.staged_bytes == (SIZE * ends if staging == "bounce" else 0)
         assert bool(report.inline_copies) == (submitter == "inline")
         assert bool(report.coprocessor_batches) == (submitter == "coprocessor")
         assert bool(report.stream_submissions) == (submitter == "host")
@@ -95,6 +100,7 @@ def check(child: Child, peer: kf.Channel, pool: kf.Region, name: str) -> None:
     assert stats.copies.total <= stats.transfers.total
 
 
+@pytest.mark.host_memory("a device's would need staging")
 @pytest.mark.parametrize("options", [{"path": "direct", "link": "cma"}, {"bounce": "1:1"}])
 def test_where_nothing_needs_staging_cma_goes_without(
     target: tuple[Child, str], options: dict[str, Any]

@@ -14,7 +14,7 @@ from .. import config
 from ..engine import Engine
 from ..runtime import Place
 
-__all__ = ["VARIABLES", "adopt", "on_host"]
+__all__ = ["VARIABLES", "adopt", "in_sight", "on_host"]
 
 # What says so -> the option of which it is the default from then on.
 OPTIONS = {"KVFERRY_RUNTIME": "runtime", "KVFERRY_ACL_LIBRARY": "acl_library"}
@@ -38,6 +38,12 @@ def adopt(environ: Mapping[str, str]) -> None:
 def on_host() -> bool:
     """Is it the host's memory that engines share, with the host's own means?"""
     return bool(_defaults()["runtime"] == "host")
+
+
+def in_sight() -> bool:
+    """Is it memory that a processor can load from, which links that copy with one may touch?"""
+    defaults = Engine.allocate.__kwdefaults__ or {}
+    return bool(defaults["place"] is Place.HOST)
 
 
 def _defaults() -> dict[str, Any]:
