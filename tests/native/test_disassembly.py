@@ -18,9 +18,11 @@ MOVERS = """
 #include "engines.h"
 #include "bounce.h"
 #include "process.h"
+#include "reader.h"
 #include "wire.h"
 void *kvf_kept[] = {kvf_engine_main, kvf_help, kvf_unfold, kvf_move_in_memory,
-                    kvf_bounce_run, kvf_bounce_scattered_run, kvf_move_between, kvf_wire_run};
+                    kvf_bounce_run, kvf_bounce_scattered_run, kvf_move_between, kvf_wire_run,
+                    kvf_read_all};
 """
 
 # Architecture -> what must be found, and the commands that may compile for it from elsewhere.

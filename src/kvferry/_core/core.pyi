@@ -5,5 +5,6 @@ Its parts are stubs alone: at run time all names stand in core.
 
 from .memory import *  # noqa: F403
 from .peers import *  # noqa: F403
+from .store import *  # noqa: F403
 from .transfers import *  # noqa: F403
 from .yardsticks import *  # noqa: F403

@@ -7,6 +7,8 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 from posix.unistd cimport getpid
 
+import numpy as _numpy
+
 cimport cython
 
 cdef extern from "<pthread.h>" nogil:
@@ -38,3 +40,7 @@ include "wire.pxi"
 include "limit_socket.pxi"
 include "limit_acl.pxi"
 include "flight.pxi"
+include "hash.pxi"
+include "index.pxi"
+include "lines.pxi"
+include "reader.pxi"
