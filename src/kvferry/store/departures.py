@@ -1,0 +1,81 @@
+"""How objects leave the pool while somebody may be reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .answers import Cause
+from .extents import Extents
+from .ghosts import Ghosts
+from .table import Entries, IndexLike, Ints, Words, prints_of
+
+__all__ = ["Departures", "Hazards"]
+
+# Which of these generations, in ascending order, some reader holds.
+Hazards: TypeAlias = Callable[[Words], NDArray[np.bool_]]
+
+
+class Departures:
+    """Mark, look at the hazard lines, remove; then the extent is free, or waits for its readers.
+
+    Who finds the object after the mark reads nothing; who held it before is seen in the lines.
+    """
+
+    def __init__(self, index: IndexLike, extents: Extents, hazards: Hazards, ghosts: Ghosts):
+        self._index = index
+        self._extents = extents
+        self._hazards = hazards
+        self._ghosts = ghosts
+        self._generations = np.zeros(0, np.uint64)
+        self.offsets = np.zeros(0, np.int64)
+        self.rooms = np.zeros(0, np.int64)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that wait for readers."""
+        return int(self.rooms.sum())
+
+    def leave(self, entries: Entries, cause: Cause) -> int:
+        """Take these objects out; bytes that became free at once."""
+        entries = entries[np.argsort(entries["generation"])]
+        slots, generations = entries["slot"].astype(np.int64), _column(entries, "generation")
+        self._index.mark(slots, generations)
+        self.remember(entries["digest"], cause)
+        held = self._hazards(generations)
+        self._index.remove(slots, generations)
+        offsets, rooms = entries["offset"].astype(np.int64), entries["room"].astype(np.int64)
+        self._keep(generations[held], offsets[held], rooms[held])
+        self._extents.give(offsets[~held], rooms[~held])
+        return int(rooms[~held].sum())
+
+    def settle(self) -> int:
+        """Free what nobody holds any more; its bytes."""
+        if not len(self._generations):
+            return 0
+        held = self._hazards(self._generations)
+        offsets, rooms = self.offsets[~held], self.rooms[~held]
+        kept = self._generations[held], self.offsets[held], self.rooms[held]
+        self._generations, self.offsets, self.rooms = kept
+        self._extents.give(offsets, rooms)
+        return int(rooms.sum())
+
+    def remember(self, digests: NDArray[np.uint64], cause: Cause) -> None:
+        """Why these are not there."""
+        self._ghosts.tell(prints_of(digests), np.full(len(digests), cause, np.uint32))
+
+    def _keep(self, generations: Words, offsets: Ints, rooms: Ints) -> None:
+        if not len(generations):
+            return
+        generations = np.concatenate((self._generations, generations))
+        order = np.argsort(generations)
+        self._generations = generations[order]
+        self.offsets = np.concatenate((self.offsets, offsets))[order]
+        self.rooms = np.concatenate((self.rooms, rooms))[order]
+
+
+def _column(entries: Entries, name: str) -> Words:
+    return np.ascontiguousarray(entries[name])

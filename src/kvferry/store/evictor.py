@@ -1,0 +1,131 @@
+"""Who leaves when room is wanted, and who stays."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .answers import Cause, Pin
+from .departures import Departures
+from .groups import Groups
+from .leases import Leases
+from .placement import window
+from .policies import Policy
+from .records import Evicted
+from .table import Entries, IndexLike, Ints
+
+__all__ = ["Evictor"]
+
+
+NOTHING = Evicted()
+
+
+class Evictor:
+    """Asks the policy for victims that no lease, pin or group keeps, and sees them off."""
+
+    def __init__(self, index: IndexLike, policy: Policy, departures: Departures) -> None:
+        self._index = index
+        self._policy = policy
+        self._departures = departures
+        self.leases = Leases(policy.slots)
+        self.groups = Groups(policy.slots)
+        self._pins = np.zeros(policy.slots, np.uint8)
+
+    def pin(self, slots: Ints, pin: Pin) -> None:
+        self._pins[slots] = pin
+
+    def pinned(self, slots: Ints) -> NDArray[np.uint8]:
+        return self._pins[slots]
+
+    def evict(self, needed: int, now: int) -> Evicted:
+        """Objects of at least `needed` bytes leave, or all that may; soft pins fall if they must.
+
+        Bytes that wait for a reader do not count: others leave in their place.
+        """
+        gone = NOTHING
+        for firm in (Pin.SOFT, Pin.HARD):
+            while gone.bytes < needed:
+                more = self._round(needed - gone.bytes, now, firm)
+                if not more.objects:
+                    break
+                gone += more
+        return gone
+
+    def displace(self, slots: Ints, now: int) -> Evicted:
+        """The first of these slots to leave does, with its group; nothing: none of them may."""
+        for firm in (Pin.SOFT, Pin.HARD):
+            free = slots[~self._stays(slots, now, firm)]
+            first = self._policy.first(free)
+            if len(first):
+                self._policy.remove(first)
+                return self._see_off(first)
+        return NOTHING
+
+    def clear(self, holes: tuple[Ints, Ints], room: int, now: int) -> Evicted:
+        """Neighbours that may leave do, of the fewest bytes that with the holes span `room`."""
+        entries = self._index.scan(0, self._index.capacity)
+        slots = entries["slot"].astype(np.int64)
+        movable = ~self._stays(slots, now, Pin.HARD) & ~self._policy.blocked(slots)
+        slots, entries = slots[movable], entries[movable]
+        rooms = entries["room"].astype(np.int64)
+        starts = np.concatenate((entries["offset"].astype(np.int64), holes[0]))
+        ends = starts + np.concatenate((rooms, holes[1]))
+        costs = np.concatenate((rooms, np.zeros_like(holes[1])))
+        order = np.argsort(starts)
+        chosen = order[window(starts[order], ends[order], costs[order], room)]
+        victims = slots[chosen[chosen < len(slots)]]
+        if not len(victims):
+            return NOTHING
+        self._policy.remove(victims)
+        return self._see_off(victims)
+
+    def leave(self, entries: Entries, cause: Cause) -> Evicted:
+        """These objects leave, whoever wanted them."""
+        slots = entries["slot"].astype(np.int64)
+        self._policy.remove(slots)
+        self.groups.leave(slots)
+        return self._forget(entries, slots, cause)
+
+    def complaints(self, slots: Ints) -> list[str]:
+        """What is wrong, when objects stand at these slots and at no others."""
+        empty = np.setdiff1d(np.arange(self._policy.slots), slots)
+        said = self.leases.complaints()
+        if len(self.groups.grouped(empty)) or len(np.setdiff1d(self.groups.members(slots), slots)):
+            said.append("a group has a member that left")
+        if self._pins[empty].any() or self.leases.counts(empty).any():
+            said.append("what has left is leased or pinned")
+        return said
+
+    def _round(self, needed: int, now: int, firm: Pin) -> Evicted:
+        victims = self._policy.victims(needed, lambda slots: self._stays(slots, now, firm))
+        return self._see_off(victims) if len(victims) else NOTHING
+
+    def _see_off(self, victims: Ints) -> Evicted:
+        """Victims, which have left the policy, leave with the rest of their groups."""
+        grouped = self.groups.grouped(victims)
+        if len(grouped):
+            others = np.setdiff1d(self.groups.members(grouped), victims)
+            self._policy.remove(others)
+            victims = np.concatenate((victims, others))
+            self.groups.dissolve(victims)
+        return self._forget(self._index.read(victims), victims, Cause.EVICTED)
+
+    def _forget(self, entries: Entries, slots: Ints, cause: Cause) -> Evicted:
+        self.leases.vacate(slots)
+        self._pins[slots] = Pin.NONE
+        freed = self._departures.leave(entries, cause)
+        return Evicted(len(slots), freed, int(entries["room"].sum()) - freed)
+
+    def _stays(self, slots: Ints, now: int, firm: Pin) -> NDArray[np.bool_]:
+        """Which of these may not leave: held themselves, or by a member of their group."""
+        stays = self._held(slots, now, firm)
+        walk = self.groups.next(slots)
+        while (going := walk != slots).any():
+            others = walk[going]
+            stays[going] |= self._held(others, now, firm) | self._policy.blocked(others)
+            walk = self.groups.next(walk)
+            walk[~going] = slots[~going]
+        return stays
+
+    def _held(self, slots: Ints, now: int, firm: Pin) -> NDArray[np.bool_]:
+        return self.leases.held(slots, now) | (self._pins[slots] >= firm)

@@ -1,0 +1,12 @@
+"""Eviction policies: pure orders of leaving over slot numbers, by bytes, in arrays.
+
+The same objects run in a node and in replay. The caller says who may not leave; a policy never
+asks a clock, an index or a pool.
+"""
+
+from .lru import Lru
+from .policy import Held, Policy, Slots
+from .prefix import PrefixLru
+from .s3fifo import S3Fifo
+
+__all__ = ["Held", "Lru", "Policy", "PrefixLru", "S3Fifo", "Slots"]

@@ -1,0 +1,137 @@
+"""S3-FIFO: three queues, so that what is used once does not drive out what is used often.
+
+Yang, Zhang, Qiu, Yue, Vinayak: FIFO queues are all you need for cache eviction (SOSP 2023).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ghosts import Ghosts
+from .policy import Held, Policy, Slots
+from .queue import Queue
+
+__all__ = ["S3Fifo"]
+
+SMALL = 10  # the small queue's share of the bytes is one in so many
+OFTEN = 2  # uses in the small queue that lead to the main one
+MOST = 3  # uses that are counted
+
+
+class S3Fifo(Policy):
+    """Newcomers stand in a small queue, and leave from there unless they are used twice.
+
+    Who is known to have left the small queue lately, or was used twice in it, stands in the main
+    one, where each use is worth one more round. Of a batch of victims the small queue gives what
+    it has above its share of the bytes that are to remain, the main queue the rest.
+
+    Lately: no more have left the small queue since than the main one has members.
+    """
+
+    def __init__(self, slots: int) -> None:
+        super().__init__(slots)
+        self._small = Queue(slots)
+        self._main = Queue(slots)
+        self._small_bytes = 0
+        self._main_count = 0
+        self._uses = np.zeros(slots, np.uint8)
+        self._prints = np.zeros(slots, np.uint64)
+        self._ghosts = Ghosts(slots)
+        self._departed = 1  # how many have left the small queue, from 1; a ghost's word
+
+    def touch(self, slots: Slots) -> None:
+        # Not in one step: a slot that occurs twice was used twice.
+        np.add.at(self._uses, slots, 1)
+        self._uses[slots] = np.minimum(self._uses[slots], MOST)
+
+    def first(self, slots: Slots) -> Slots:
+        small = self._small.first(slots)
+        return small if len(small) else self._main.first(slots)
+
+    def members(self) -> Slots:
+        return np.concatenate((self._small.members(), self._main.members()))
+
+    def _insert(self, slots: Slots, prints: NDArray[np.uint64], parents: Slots) -> None:
+        self._uses[slots] = 0
+        self._prints[slots] = prints
+        word = self._ghosts.recall(prints)
+        age = np.uint32(self._departed & 0xFFFFFFFF) - word
+        known = (word != 0) & (age <= self._main_count)
+        self._small.push(slots[~known])
+        self._small_bytes += int(self.sizes[slots[~known]].sum())
+        self._join_main(slots[known])
+
+    def _remove(self, slots: Slots) -> None:
+        small = self._small.holds(slots)
+        self._small_bytes -= int(self.sizes[slots[small]].sum())
+        self._main_count -= int((~small).sum())
+        self._small.drop(slots)
+        self._main.drop(slots)
+
+    def _victims(self, needed: int, held: Held) -> Slots:
+        share = max(self.bytes - needed, 0) // SMALL
+        out = self._from_small(self._small_bytes - share, needed, held)
+        # What the main queue cannot give the small one has to, whose best go on to the main one.
+        for take in (self._from_main, self._all_from_small, self._from_main):
+            if (missing := needed - int(self.sizes[out].sum())) > 0:
+                out = np.concatenate((out, take(missing, held)))
+        return out
+
+    def _all_from_small(self, needed: int, held: Held) -> Slots:
+        return self._from_small(self._small_bytes, needed, held)
+
+    def _from_small(self, excess: int, needed: int, held: Held) -> Slots:
+        """`needed` bytes, or fewer when `excess` bytes have left this queue, either way."""
+        out, kept = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        while needed > 0 and excess > 0 and len(slots := self._small.pop(len(out))):
+            stays = held(slots)
+            leaves = ~stays & (self._uses[slots] < OFTEN)
+            sizes = self.sizes[slots]
+            moved, freed = np.cumsum(np.where(stays, 0, sizes)), np.cumsum(leaves * sizes)
+            enough = int(min(np.searchsorted(moved, excess), np.searchsorted(freed, needed))) + 1
+            self._small.give_back(slots[enough:])
+            slots, stays, leaves = slots[:enough], stays[:enough], leaves[:enough]
+            self._small_bytes -= int(moved[len(slots) - 1])
+            excess -= int(moved[len(slots) - 1])
+            needed -= int(freed[len(slots) - 1])
+            self._join_main(slots[~leaves & ~stays])
+            out.append(slots[leaves])
+            kept.append(slots[stays])
+        self._small.push(np.concatenate(kept))
+        gone = np.concatenate(out)
+        self._remember(gone)
+        return gone
+
+    def _from_main(self, needed: int, held: Held) -> Slots:
+        out, kept = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        while needed > 0 and len(slots := self._main.pop(len(out))):
+            stays = held(slots)
+            leaves = ~stays & (self._uses[slots] == 0)
+            freed = np.cumsum(leaves * self.sizes[slots])
+            enough = int(np.searchsorted(freed, needed)) + 1
+            self._main.give_back(slots[enough:])
+            slots, stays, leaves = slots[:enough], stays[:enough], leaves[:enough]
+            needed -= int(freed[len(slots) - 1])
+            again = slots[~leaves & ~stays]
+            self._uses[again] -= 1
+            self._main.push(again)
+            out.append(slots[leaves])
+            kept.append(slots[stays])
+        self._main.push(np.concatenate(kept))
+        gone = np.concatenate(out)
+        self._main_count -= len(gone)
+        return gone
+
+    def _join_main(self, slots: Slots) -> None:
+        self._uses[slots] = 0
+        self._main_count += len(slots)
+        self._main.push(slots)
+
+    def _remember(self, slots: Slots) -> None:
+        if not len(slots):
+            return
+        numbers = np.arange(self._departed, self._departed + len(slots))
+        self._departed += len(slots)
+        # 0 stands for nothing known, so one number in 2**32 is told as the one after it.
+        self._ghosts.tell(self._prints[slots], np.maximum(numbers.astype(np.uint32), 1))
