@@ -8,19 +8,18 @@ here       |#### mapping ####|                addresses that devices reach, and 
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from typing import Annotated, Literal
 
 import msgspec
 
-from .._core import CopyEngines, Descriptors, Done, Span
+from .._core import CopyEngines, Descriptors, Done
 from ..errors import Error, PathRefused
 from ..memory import Region, RegionRecord, RemoteRegion
 from ..path import LinkKind, Path, SubmitterKind
-from ..runtime import Access, Mapping, ShareHandle
 from ..runtime.cann import CannRuntime, CannStreams, translate
 from ..submit import Slot, SlotPool, Submitters
 from .base import Driver, Facts, Link, Peer, Published
+from .mapped import map_region, publish_mapped, region_at
 from .pooled import PooledLink
 from .registered import bad_region, check_record
 
@@ -85,21 +84,7 @@ class CannDriver(Driver):
         told = _heard(to)
         importer = None if told is None else told.tgid or None
         handle = self._runtime.export(region.allocation, region.shared, importer)
-        record = RegionRecord(
-            serial=region.serial,
-            name=region.name,
-            own=region.own,
-            base=region.address,
-            length=region.length,
-            size=handle.size,
-            page=handle.page,
-            readonly=handle.access is Access.READ,
-            kind="host" if region.span.reach is None else "device",
-            handle=handle.kind,
-            blob=handle.data,
-            offset=_offset(region),
-        )
-        return Published(record, [])
+        return publish_mapped(region, handle)
 
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
         if path.submitter is SubmitterKind.COPROCESSOR:
@@ -162,23 +147,15 @@ class CannLink(PooledLink):
             raise bad_region(record, self.peer, f"comes with {len(published.fds)} descriptors")
         check_record(record, self.peer)
         here = self._here(record) if self._ours else None
-        return self._attach(record) if here is None else self._region(record, here, None)
+        if here is not None:
+            return region_at(here, record, self.peer, self.epoch, self.path, None)
+        mapping = map_region(self._runtime, record, None, self.peer)
+        here = mapping.address + record.offset
+        return region_at(here, record, self.peer, self.epoch, self.path, mapping)
 
     def detach(self, region: RemoteRegion) -> None:
         if region.mapping is not None:
             region.mapping.close()
-
-    def _attach(self, record: RegionRecord) -> RemoteRegion:
-        access = Access.READ if record.readonly else Access.WRITE
-        handle = ShareHandle(None, record.size, record.page, access, record.handle, record.blob)
-        begin = record.offset
-        if begin + record.length > record.size:
-            claim = f"claims {record.length} bytes from {begin} on, its handle has {record.size}"
-            raise bad_region(record, self.peer, claim)
-        with self._runtime.import_handle(handle) as allocation, ExitStack() as undo:
-            reservation = undo.enter_context(self._runtime.reserve(allocation.size))
-            mapping = self._runtime.map(allocation, reservation, access)
-        return self._region(record, mapping.address + begin, mapping)
 
     def _here(self, record: RegionRecord) -> int | None:
         """Where the device has it already; None: it belongs to another device's runtime."""
@@ -187,18 +164,8 @@ class CannLink(PooledLink):
                 return span.here + record.base - span.base
         return None
 
-    def _region(self, record: RegionRecord, here: int, mapping: Mapping | None) -> RemoteRegion:
-        span = Span(record.base, record.length, here, not record.readonly)
-        return RemoteRegion(record, self.peer, self.epoch, self.path, span, mapping)
-
     def why(self, done: Done) -> Error | None:
         return translate("a copy on a stream", done.code, None) if done.code else None
-
-
-def _offset(region: Region) -> int:
-    """Where it begins in memory that somebody else mapped; its own begins with its memory."""
-    where = None if region.allocation is None else region.allocation.address
-    return 0 if where is None else region.address - where
 
 
 def _facts(runtime: CannRuntime) -> CannFacts:

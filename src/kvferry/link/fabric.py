@@ -8,15 +8,13 @@ here       |#### mapping ###|                 same pages, other addresses
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
-from .._core import Span
-from ..memory import Region, RegionRecord, RemoteRegion
+from ..memory import Region, RemoteRegion
 from ..path import LinkKind, Path
-from ..runtime import Access, Runtime, ShareHandle
+from ..runtime import Runtime
 from ..submit import Submitter, Submitters
 from .base import Driver, Facts, Link, Peer, Published
-from .registered import bad_region, check_record
+from .mapped import map_region, publish_mapped, region_at
+from .registered import bad_region
 from .stream import StreamLink
 
 __all__ = ["FabricDriver"]
@@ -47,19 +45,7 @@ class FabricDriver(Driver):
     def publish(self, region: Region, to: Facts) -> Published | None:
         if region.allocation is None:
             return None
-        handle = self._runtime.export(region.allocation, region.shared)
-        record = RegionRecord(
-            serial=region.serial,
-            name=region.name,
-            own=region.own,
-            base=region.address,
-            length=region.length,
-            size=handle.size,
-            page=handle.page,
-            readonly=handle.access is Access.READ,
-            handle=HANDLE,
-        )
-        return Published(record, handle.fds)
+        return publish_mapped(region, self._runtime.export(region.allocation, region.shared))
 
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
         return FabricLink(peer, path, submitters.make(path.submitter), self._runtime)
@@ -73,29 +59,17 @@ class FabricLink(StreamLink):
         self._runtime = runtime
 
     def attach(self, published: Published) -> RemoteRegion:
-        record, access = published.record, _access(published.record)
+        record = published.record
         if len(published.fds) != 1:
             published.discard()
             raise bad_region(record, self.peer, f"comes with {len(published.fds)} descriptors")
         if record.handle != HANDLE:
             published.discard()
             raise bad_region(record, self.peer, f"comes as {record.handle!r}")
-        handle = ShareHandle(published.fds[0], record.size, record.page, access)
-        allocation = self._runtime.import_handle(handle)
-        with allocation, ExitStack() as undo:
-            check_record(record, self.peer)
-            if record.length > allocation.size:
-                claim = f"claims {record.length} bytes, its handle has {allocation.size}"
-                raise bad_region(record, self.peer, claim)
-            reservation = undo.enter_context(self._runtime.reserve(allocation.size))
-            mapping = self._runtime.map(allocation, reservation, access)
-        span = Span(record.base, record.length, mapping.address, not record.readonly)
-        return RemoteRegion(record, self.peer, self.epoch, self.path, span, mapping)
+        mapping = map_region(self._runtime, record, published.fds[0], self.peer)
+        here = mapping.address + record.offset
+        return region_at(here, record, self.peer, self.epoch, self.path, mapping)
 
     def detach(self, region: RemoteRegion) -> None:
         if region.mapping is not None:
             region.mapping.close()
-
-
-def _access(record: RegionRecord) -> Access:
-    return Access.READ if record.readonly else Access.WRITE

@@ -14,7 +14,13 @@ from ..path import Path
 from ..runtime import Access
 from .base import Published
 
-__all__ = ["attach_registered", "bad_region", "check_record", "publish_registered"]
+__all__ = [
+    "attach_registered",
+    "bad_region",
+    "check_record",
+    "kind_of",
+    "publish_registered",
+]
 
 ADDRESSES = 1 << 64
 
@@ -33,7 +39,7 @@ def publish_registered(region: Region) -> Published:
         size=region.length,
         page=1,
         readonly=region.readonly or region.shared is Access.READ,
-        kind="host" if region.reach is None else "device",
+        kind=kind_of(region),
         handle=ADDRESS,
     )
     return Published(record, [])
@@ -51,6 +57,11 @@ def attach_registered(published: Published, peer: str, epoch: int, path: Path) -
     check_record(record, peer)
     span = Span(record.base, record.length, record.base, not record.readonly)
     return RemoteRegion(record, peer, epoch, path, span, None)
+
+
+def kind_of(region: Region) -> str:
+    """RegionRecord.kind: what may touch its memory."""
+    return "host" if region.reach is None else "device"
 
 
 def check_record(record: RegionRecord, peer: str) -> None:
