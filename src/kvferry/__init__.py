@@ -7,6 +7,8 @@ with kvferry.Engine("127.0.0.1:26000") as engine:
     report = peer.write(batch)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import errors
 from .batch import Batch, DeviceMemory
 from .config import Options
@@ -15,6 +17,9 @@ from .errors import *  # noqa: F403
 from .memory import Region, RemoteRegion, SubAllocator
 from .path import Path
 from .runtime import Place
+
+if TYPE_CHECKING:
+    from .store import Store
 
 __version__ = "0.1.0"
 
@@ -33,7 +38,17 @@ __all__ = [
     "RemoteRegion",
     "Report",
     "Status",
+    "Store",
     "SubAllocator",
     "Transfer",
     *errors.__all__,
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What not everybody pays for."""
+    if name == "Store":
+        from .store import Store
+
+        return Store
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,6 +24,7 @@ KVFERRY_VA_START      where they begin, 0 to 1024 TB; default: 40T
 KVFERRY_HIXL          lets the vendor's engine move bytes, where its Python module is installed: its
                       own name, "ip:port", or 1 for a free port on loopback; default: 0, not at all
 KVFERRY_HIXL_OPTIONS  what it is initialised with, a JSON object of strings; default: {}
+XDG_RUNTIME_DIR       where this host's node has its socket, "kvferry"; default: there is none
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class Options:
     va_start      address where they should begin
     hixl          name of the vendor's engine, "ip:port", or "1": on loopback; None: there is none
     hixl_options  what it is initialised with, a JSON object of strings
+    node_socket   where this host's node listens, if it has one
     """
 
     token_file: Path
@@ -99,6 +101,7 @@ class Options:
     va_start: int = 40 * TB
     hixl: str | None = None
     hixl_options: str = "{}"
+    node_socket: Path | None = None
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
@@ -126,6 +129,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
         va_start=_tera(environ, "KVFERRY_VA_START", "40T", least=0),
         hixl=_unless_off(environ.get("KVFERRY_HIXL")),
         hixl_options=environ.get("KVFERRY_HIXL_OPTIONS") or "{}",
+        node_socket=_node_socket(environ),
     )
 
 
@@ -136,6 +140,11 @@ def _unless_off(text: str | None) -> str | None:
 def _default_token_file(environ: Mapping[str, str]) -> Path:
     state = environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "kvferry" / "token"
+
+
+def _node_socket(environ: Mapping[str, str]) -> Path | None:
+    runtime = environ.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "kvferry" if runtime else None
 
 
 def _copy_engines(environ: Mapping[str, str]) -> int:

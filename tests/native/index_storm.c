@@ -92,7 +92,7 @@ static void read_batches(storm *s, kvf_index_reader *r, unsigned index) {
 }
 
 static void hold_views(storm *s, kvf_index_reader *r, unsigned index) {
-    uint64_t state = index, line, last[KEYS] = {0};
+    uint64_t state = index, line = 0, last[KEYS] = {0};
     kvf_stay stay;
     while (!atomic_load(&s->over)) {
         uint64_t key = random_below(&state, KEYS);

@@ -1,28 +1,34 @@
-"""Every index a catalog can decide over, by capacity."""
+"""Every ledger with its index that a catalog can decide over, by capacity and entries in use."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from kvferry._core import Index, index_bytes
+from kvferry._core import Index, Ledger, index_bytes
 from kvferry.store.dict_index import DictIndex
+from kvferry.store.dict_ledger import DictLedger
 
 LINE = 64
 
 
-class NativeIndex:
-    """The native index in memory of its own."""
+class NativeLedger:
+    """The native ledger over an index in memory of its own."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, entries_high: int) -> None:
         length = index_bytes(capacity)
         self._memory = np.zeros(length + LINE, np.uint8)
         address = self._memory.ctypes.data
-        self._index = Index(address + -address % LINE, length, 1)
+        self._ledger = Ledger(Index(address + -address % LINE, length, 1), entries_high)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._index, name)
+        return getattr(self._ledger, name)
 
 
-INDICES: list[Any] = [DictIndex, NativeIndex]
+def dict_ledger(capacity: int, entries_high: int) -> DictLedger:
+    return DictLedger(DictIndex(capacity), entries_high)
+
+
+LEDGERS: list[Callable[[int, int], Any]] = [dict_ledger, NativeLedger]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvferry.store.extents import NOWHERE, UNIT, Extents, rooms_of
+from kvferry.store.extents import NOWHERE, UNIT, Extents, room_of, rooms_of
 
 POOL = 300 * UNIT
 
@@ -59,6 +59,7 @@ def test_rooms_are_classes_with_little_idle(sizes: list[int]) -> None:
     assert (rooms >= sizes).all()
     assert (rooms - sizes <= np.maximum(rooms // 32, UNIT)).all()
     assert np.array_equal(rooms_of(rooms), rooms)
+    assert list(map(room_of, sizes)) == rooms.tolist()
 
 
 def test_a_room_that_fits_is_found_whatever_lies_scattered() -> None:
@@ -85,3 +86,18 @@ def test_the_best_hole_is_used() -> None:
     extents.give(offsets[[0, 2]], ints([10 * UNIT, 4 * UNIT]))
     assert extents.take(ints([3 * UNIT])).tolist() == [int(offsets[2])]
     assert extents.take(ints([9 * UNIT])).tolist() == [int(offsets[0])]
+
+
+def test_equal_rooms_are_placed_as_different_ones_are() -> None:
+    """A batch of one size is told apart from others; nothing else of it is."""
+    extents = Extents(10 * UNIT)
+    assert extents.rooms(ints([UNIT, UNIT, 5])).tolist() == [UNIT] * 3
+    assert extents.rooms(ints([11 * UNIT])).tolist() == rooms_of(ints([11 * UNIT])).tolist()
+    assert extents.rooms(ints([])).tolist() == extents.take(ints([])).tolist() == []
+    placed = extents.take(ints([3 * UNIT] * 4))
+    assert sorted(placed.tolist()) == [NOWHERE, 0, 3 * UNIT, 6 * UNIT]
+    assert placed[3] == NOWHERE
+    assert extents.take(ints([4 * UNIT, UNIT, UNIT])).tolist() == [NOWHERE, 9 * UNIT, NOWHERE]
+    extents.give(ints([3 * UNIT]), ints([3 * UNIT]))
+    extents.give(ints([0, 6 * UNIT, 9 * UNIT]), ints([3 * UNIT, 3 * UNIT, UNIT]))
+    assert (extents.largest, extents.free) == (10 * UNIT, 10 * UNIT)

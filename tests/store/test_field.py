@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kvferry._core import ARRIVALS
 from kvferry.store import (
     Answer,
     Catalog,
@@ -21,7 +22,7 @@ from kvferry.store import (
     PrefixLru,
     S3Fifo,
 )
-from kvferry.store.dict_index import DictIndex
+from tests.store.indices import NativeLedger
 
 KIB = 1024
 FOREVER = 1 << 60
@@ -40,12 +41,11 @@ class Host:
     def __init__(
         self, pool: int, entries: int = 1024, policy: type[Policy] = Lru, **limits: Any
     ) -> None:
-        index = DictIndex(entries)
         self.held: set[int] = set()
-        limits = {"longest_lease": FOREVER, **limits}
-        self.catalog = Catalog(
-            index, Extents(pool), policy(index.capacity), self._held, Limits(**limits)
-        )
+        bounds = Limits(**{"longest_lease": FOREVER, "reserved_share": 1.0, **limits})
+        self.ledger = NativeLedger(entries, bounds.entries(entries))
+        capacity = self.ledger.index.capacity
+        self.catalog = Catalog(self.ledger, Extents(pool), policy(capacity), self._held, bounds)
 
     def _held(self, generations: NDArray[np.uint64]) -> NDArray[np.bool_]:
         return np.isin(generations, np.array(list(self.held), np.uint64))
@@ -371,3 +371,108 @@ def test_a_chain_leaves_from_its_end() -> None:
     assert host.there(1, 2, 3, 4) == [True, True, True, False]
     host.put(6, 7)
     assert host.there(1, 2, 3, 5) == [True, False, False, True]
+
+
+def test_removing_twice_what_is_leased_says_so_twice() -> None:
+    host = Host(4 * KIB)
+    host.put(1, 2)
+    ticket = host.catalog.lease(7, digests(1), 0, 50).ticket
+    assert host.catalog.remove(digests(1, 1), now=0).tolist() == [Answer.LEASED] * 2
+    assert host.catalog.remove(digests(1), now=49).tolist() == [Answer.LEASED]
+    host.catalog.release(7, ticket)
+    removed = host.catalog.remove(digests(1, 2, 1), now=49).tolist()
+    assert removed == [Answer.REMOVED, Answer.REMOVED, Answer.ABSENT]
+    assert host.catalog.remove(digests(1), now=49).tolist() == [Answer.ABSENT]
+    assert host.catalog.check_integrity() == []
+
+
+def test_an_attempt_that_was_too_long_stands() -> None:
+    host = Host(4 * KIB)
+    got, key = host.catalog.reserve(1, np.array([KIB]), 0), digests(1)
+    for length, answer in ((KIB + 1, Answer.TOO_LARGE), (KIB, Answer.STORED)):
+        lengths = np.array([length], np.uint64)
+        assert host.catalog.commit(1, got.attempts, key, lengths, 0).tolist() == [answer]
+        assert host.there(1) == [answer == Answer.STORED]
+    assert host.catalog.check_integrity() == []
+
+
+def test_an_attempt_for_which_no_entry_was_free_stands() -> None:
+    host = Host(64 * KIB, entries=16)
+    host.put(*range(12))
+    host.catalog.pin(digests(*range(12)), Pin.HARD)
+    got, key = host.catalog.reserve(1, np.array([KIB]), 0), digests(50)
+    lengths = np.array([KIB], np.uint64)
+    for _ in range(2):
+        answers = host.catalog.commit(1, got.attempts, key, lengths, 0)
+        assert answers.tolist() == [Answer.INDEX_FULL]
+        assert host.why(50) == [Cause.REFUSED]
+    host.catalog.pin(digests(3), Pin.NONE)
+    assert host.catalog.commit(1, got.attempts, key, lengths, 0).tolist() == [Answer.STORED]
+    assert host.there(3, 50) == [False, True]
+    assert host.catalog.usage().count == 12
+    assert host.catalog.check_integrity() == []
+
+
+def test_one_user_cannot_reserve_a_pool_for_itself() -> None:
+    host = Host(16 * KIB, reserved_share=0.25)
+    got = host.catalog.reserve(1, np.array([KIB, 64 * KIB, 2 * KIB, KIB, KIB]), now=0)
+    expected = [Answer.RESERVED, Answer.TOO_LARGE, *[Answer.RESERVED] * 2, Answer.FULL]
+    assert got.answers.tolist() == expected
+    assert got.rooms.tolist() == [KIB, 0, 2 * KIB, KIB, 0]
+    assert host.catalog.reserve(1, np.array([1]), now=0).answers.tolist() == [Answer.FULL]
+    host.catalog.quarantine(1)
+    assert host.catalog.reserve(1, np.array([1]), now=0).answers.tolist() == [Answer.FULL]
+    assert host.catalog.reserve(2, np.full(4, KIB), now=0).answers.tolist() == [Answer.RESERVED] * 4
+    host.catalog.abort(1, got.attempts[:1])
+    assert host.catalog.reserve(1, np.array([KIB]), now=0).answers.tolist() == [Answer.RESERVED]
+    assert host.catalog.check_integrity() == []
+
+
+def test_one_extent_may_be_as_large_as_the_pool() -> None:
+    host = Host(16 * KIB, reserved_share=0.25)
+    got = host.catalog.reserve(1, np.array([16 * KIB, 1]), now=0)
+    assert got.answers.tolist() == [Answer.RESERVED, Answer.FULL]
+
+
+def test_one_user_has_only_so_many_extents() -> None:
+    host = Host(16 * KIB, reserved_extents=3)
+    got = host.catalog.reserve(1, np.full(5, 1), now=0)
+    assert got.answers.tolist() == [Answer.RESERVED] * 3 + [Answer.FULL] * 2
+
+
+def test_what_the_ledger_stored_is_known_to_every_verb() -> None:
+    host = Host(4 * KIB)
+    for number in range(40):
+        got = host.catalog.reserve(1, np.array([KIB]), now=0)
+        lengths = np.array([KIB], np.uint64)
+        stored = host.ledger.commit(1, got.attempts, digests(number), lengths)
+        assert stored.tolist() == [Answer.STORED]
+    assert host.there(35, 36, 37, 38, 39) == [False, True, True, True, True]
+    got = host.catalog.reserve(1, np.array([KIB]), now=0)
+    late = host.ledger.commit(2, got.attempts, digests(60), np.array([9], np.uint64))
+    again = host.ledger.commit(1, got.attempts, digests(39), np.array([9], np.uint64))
+    assert [*late.tolist(), *again.tolist()] == [Answer.UNKNOWN, Answer.PRESENT]
+    assert host.why(60, 39, 36) == [Cause.REFUSED, Cause.PRESENT, Cause.EVICTED]
+    assert host.catalog.usage().free == KIB
+    assert host.catalog.evict(KIB, now=0).bytes == KIB
+    assert host.catalog.check_integrity() == []
+
+
+def test_a_batch_larger_than_what_is_told_at_once_is_stored() -> None:
+    count = ARRIVALS + 500
+    host = Host(count * 64, entries=2 * count)
+    rng = np.random.default_rng(0)
+    keys = rng.integers(0, (1 << 64) - 1, (count, 2), np.uint64)
+    got = host.catalog.reserve(1, np.full(count, 64), now=0)
+    lengths = np.full(count, 64, np.uint64)
+    answers = host.catalog.commit(1, got.attempts, keys, lengths, now=0)
+    assert (answers == Answer.STORED).all()
+    assert host.catalog.usage().objects == count * 64
+    assert host.catalog.check_integrity() == []
+
+
+def test_keys_that_name_each_other_as_parents_leave_all_the_same() -> None:
+    host = Host(4 * KIB, policy=PrefixLru)
+    got, lengths = host.catalog.reserve(1, np.full(2, KIB), 0), np.full(2, KIB, np.uint64)
+    host.catalog.commit(1, got.attempts, digests(1, 2), lengths, 0, parents=digests(2, 1))
+    assert host.catalog.evict(2 * KIB, now=0) == Evicted(2, 2 * KIB, 0)

@@ -27,13 +27,13 @@ from kvferry.store import (
     PrefixLru,
     S3Fifo,
 )
-from tests.store.indices import INDICES
+from tests.store.indices import LEDGERS
 
 POOL = 40 * 64
 ENTRIES = 16
 KEYS = 24
 USERS = 3
-LIMITS = Limits(longest_lease=50, entries_high=0.9, entries_low=0.8)
+LIMITS = Limits(longest_lease=50, entries_high=0.9, entries_low=0.8, reserved_share=0.75)
 
 key = st.integers(0, KEYS - 1)
 size = st.one_of(st.integers(0, 64), st.integers(0, 64), st.integers(0, 700))
@@ -87,13 +87,14 @@ class CatalogModel(RuleBasedStateMachine):
         self.hazards: dict[int, tuple[int, int, int]] = {}  # generation: offset, length, content
         self.tickets: list[tuple[int, int, set[int]]] = []  # user, ticket, keys
         self.draining = False
+        self.unheard = False  # the ledger did something that the catalog has not heard of
 
-    @initialize(policy=st.sampled_from([Lru, S3Fifo, PrefixLru]), index=st.sampled_from(INDICES))
-    def begin(self, policy: Any, index: Any) -> None:
-        table = index(ENTRIES)
-        held = self._held
+    @initialize(policy=st.sampled_from([Lru, S3Fifo, PrefixLru]), ledger=st.sampled_from(LEDGERS))
+    def begin(self, policy: Any, ledger: Any) -> None:
+        self.ledger = ledger(ENTRIES, LIMITS.entries(ENTRIES))
+        held, slots = self._held, self.ledger.index.capacity
         self.prefix = policy is PrefixLru
-        self.catalog = Catalog(table, Extents(POOL), policy(table.capacity), held, LIMITS)
+        self.catalog = Catalog(self.ledger, Extents(POOL), policy(slots), held, LIMITS)
 
     def _held(self, generations: NDArray[np.uint64]) -> NDArray[np.bool_]:
         assert (np.diff(generations.astype(np.int64)) > 0).all()
@@ -107,6 +108,7 @@ class CatalogModel(RuleBasedStateMachine):
 
     def _reserve(self, user: int, wanted: list[int]) -> None:
         got = self.catalog.reserve(user, np.array(wanted), self.now)
+        mine = [write.room for write in self.writes + self.zombies if write.user == user]
         for row in range(len(wanted)):
             answer, attempt, offset, room = (int(column[row]) for column in got)
             if answer == Answer.RESERVED:
@@ -115,51 +117,88 @@ class CatalogModel(RuleBasedStateMachine):
             else:
                 assert (answer, attempt, offset, room)[1:] == (0, 0, 0)
                 assert answer == Answer.DRAINING or not self.draining
+        mine += got.rooms[got.rooms > 0].tolist()
+        assert len(mine) <= 1 or sum(mine) <= LIMITS.reserved_share * POOL
         self.forget_the_evicted()
 
     @precondition(lambda self: self.writes)
-    @rule(data=st.data(), wanted=keys, parent=key, lifetime=st.sampled_from([0, 0, 7]))
-    def commit(self, data: Any, wanted: list[int], parent: int, lifetime: int) -> None:
+    @rule(
+        data=st.data(),
+        wanted=keys,
+        parent=key,
+        lifetime=st.sampled_from([0, 0, 7]),
+        unheard=st.booleans(),
+    )
+    def commit(
+        self, data: Any, wanted: list[int], parent: int, lifetime: int, unheard: bool
+    ) -> None:
         some = data.draw(st.sampled_from(self.writes)).user
         mine = [write for write in self.writes if write.user == some][: len(wanted)]
         lengths = [data.draw(st.integers(0, write.room)) for write in mine]
-        self._commit_all(mine, wanted[: len(mine)], lengths, parent, lifetime)
+        self._commit_all(mine, wanted[: len(mine)], lengths, parent, lifetime, unheard)
 
-    @rule(user=user, wanted=puts, parent=key, lifetime=st.sampled_from([0, 0, 7]))
-    def put(self, user: int, wanted: list[tuple[int, int]], parent: int, lifetime: int) -> None:
+    @rule(
+        user=user,
+        wanted=puts,
+        parent=key,
+        lifetime=st.sampled_from([0, 0, 7]),
+        unheard=st.booleans(),
+    )
+    def put(
+        self,
+        user: int,
+        wanted: list[tuple[int, int]],
+        parent: int,
+        lifetime: int,
+        unheard: bool,
+    ) -> None:
         before = len(self.writes)
         self._reserve(user, [size for _, size in wanted])
         mine = self.writes[before:]
         names = [number for number, _ in wanted][: len(mine)]
-        self._commit_all(mine, names, [write.room for write in mine], parent, lifetime)
+        self._commit_all(mine, names, [write.room for write in mine], parent, lifetime, unheard)
 
     # Often, so that the pool is full most of the time.
     @rule(wanted=puts, parent=key)
     def put_more(self, wanted: list[tuple[int, int]], parent: int) -> None:
-        self.put(0, wanted, parent, 0)
+        self.put(0, wanted, parent, 0, False)
 
     @rule(wanted=puts, parent=key)
     def put_yet_more(self, wanted: list[tuple[int, int]], parent: int) -> None:
-        self.put(1, wanted, parent, 0)
+        self.put(1, wanted, parent, 0, True)
 
     def _commit_all(
-        self, mine: list[Write], wanted: list[int], lengths: list[int], parent: int, lifetime: int
+        self,
+        mine: list[Write],
+        wanted: list[int],
+        lengths: list[int],
+        parent: int,
+        lifetime: int,
+        unheard: bool,
     ) -> None:
+        """To the catalog or, `unheard`, to its ledger alone: the catalog learns of it later."""
         if not mine:
             return
         contents = [write.attempt * 37 % 251 + 1 for write in mine]
         for write, length, content in zip(mine, lengths, contents, strict=True):
             self.pool[write.offset : write.offset + length] = content
         until = self.now + lifetime if lifetime else 0
-        answers = self.catalog.commit(
-            mine[0].user,
-            np.array([write.attempt for write in mine], np.uint64),
-            digests(wanted),
+        user, attempts = mine[0].user, np.array([write.attempt for write in mine], np.uint64)
+        words, names, parents = (
             np.array(lengths, np.uint64),
-            self.now,
-            parents=digests([parent] * len(wanted)),
-            expires=np.full(len(wanted), until),
+            digests(wanted),
+            [parent] * len(wanted),
         )
+        above, expires = digests(parents), np.full(len(wanted), until)
+        if unheard:
+            answers = self.ledger.commit(
+                user, attempts, names, words, None, above, expires.astype(np.uint64)
+            )
+            self.unheard = True
+        else:
+            answers = self.catalog.commit(
+                user, attempts, names, words, self.now, parents=above, expires=expires
+            )
         before = set(self.objects)
         self.forget_the_evicted()
         stored = []
@@ -167,20 +206,28 @@ class CatalogModel(RuleBasedStateMachine):
             mine, wanted, lengths, contents, answers.tolist(), strict=True
         ):
             if answer == Answer.INDEX_FULL:
-                self.causes[name] = Cause.REFUSED
                 continue
             if answer == Answer.STORED:
-                assert name not in self.objects
-                generation = int(self.catalog.find(digests([name]))["generation"][0])
-                self.objects[name] = Stored(generation, write.offset, length, content, name, until)
                 stored.append(name)
+                (entry,) = self.catalog.find(digests([name]))
+                generation = int(entry["generation"])
+                if generation and entry["offset"] == write.offset:
+                    place = generation, write.offset, length
+                    self.objects[name] = Stored(*place, content, name, until)
+                elif not generation:  # somebody later in the batch came in its place
+                    self.causes[name] = Cause.EVICTED
             else:
                 assert answer == Answer.PRESENT
                 assert name in before or name in stored
             self.writes.remove(write)
             self.over.append(write)
-        for name in stored if parent in self.objects else ():
-            self.objects[name].parent = parent
+        for name, answer in zip(wanted, answers.tolist(), strict=True):
+            if answer == Answer.INDEX_FULL and not unheard:
+                self.causes[name] = Cause.REFUSED
+        for child in (self.objects[name] for name in stored if name in self.objects):
+            there = self.objects.get(parent)
+            if there is not None and there.generation < child.generation:  # it was there before
+                child.parent = parent
 
     @precondition(lambda self: self.writes)
     @rule(data=st.data())
@@ -265,7 +312,8 @@ class CatalogModel(RuleBasedStateMachine):
     def lease(self, user: int, wanted: list[int], lifetime: int) -> None:
         leased = self.catalog.lease(user, digests(wanted), self.now, self.now + lifetime)
         assert leased.until == self.now + min(lifetime, LIMITS.longest_lease)
-        found = {number for number in wanted if number in self.objects}
+        there = {n: self.objects[n].expires for n in wanted if n in self.objects}
+        found = {n for n, expires in there.items() if not expires or expires > self.now}
         assert [a == Answer.FOUND for a in leased.answers] == [n in found for n in wanted]
         assert bool(leased.ticket) == bool(found)
         for number in found:
@@ -397,9 +445,16 @@ class CatalogModel(RuleBasedStateMachine):
     # What holds at any time
 
     @invariant()
-    def agrees(self) -> None:
+    def holds(self) -> None:
         if not hasattr(self, "catalog"):
             return
+        if self.unheard:  # the next verb is the first to hear
+            self.unheard = False
+            return
+        self._agrees()
+        self._counts_every_byte()
+
+    def _agrees(self) -> None:
         assert self.catalog.check_integrity() == []
         for number, entry in enumerate(self.catalog.find(digests(list(range(KEYS))))):
             stored = self.objects.get(number)
@@ -413,10 +468,7 @@ class CatalogModel(RuleBasedStateMachine):
         present = dict.fromkeys(self.objects, Cause.PRESENT)
         assert why == list({**self.causes, **present}.values())
 
-    @invariant()
-    def counts_every_byte(self) -> None:
-        if not hasattr(self, "catalog"):
-            return
+    def _counts_every_byte(self) -> None:
         use = self.catalog.usage()
         parts = use.free + use.objects + use.reserved + use.quarantined + use.deferred
         assert parts == use.capacity == POOL

@@ -1,4 +1,4 @@
-"""The parts of a catalog by themselves: ghosts, attempts, leases, groups, windows."""
+"""The parts of a catalog by themselves: ghosts, leases, groups, windows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvferry.store.attempts import Attempts, State
 from kvferry.store.ghosts import Ghosts
 from kvferry.store.groups import Groups
 from kvferry.store.leases import Leases
@@ -45,32 +44,6 @@ def test_ghosts_never_grow_and_forget_the_oldest_first() -> None:
     assert recalled[-500:].mean() > 0.95
     assert recalled.sum() <= 1024
     assert not recalled[:50_000].any()
-
-
-def test_attempts_are_over_once_and_never_come_again() -> None:
-    attempts = Attempts()
-    first = attempts.open(1, ints([0, 64]), ints([64, 64]))
-    rows, states = attempts.find(1, first[[0, 0, 1]])
-    assert states.tolist() == [State.RESERVED, State.OVER, State.RESERVED]
-    attempts.close(rows[:1])
-    second = attempts.open(2, ints([128]), ints([64]))
-    assert attempts.find(1, first)[1].tolist() == [State.OVER, State.RESERVED]
-    assert attempts.find(1, second)[1].tolist() == [State.UNKNOWN]
-    assert attempts.find(2, second)[1].tolist() == [State.RESERVED]
-    attempts.quarantine(attempts.of(2))
-    assert attempts.find(2, second)[1].tolist() == [State.QUARANTINED]
-    assert (attempts.bytes(State.RESERVED), attempts.bytes(State.QUARANTINED)) == (64, 64)
-    unheard_of = np.array([0, 5, (1 << 64) - 1, int(first[1]) + (1 << 30)], np.uint64)
-    assert attempts.find(1, unheard_of)[1].tolist() == [State.UNKNOWN] * 4
-
-
-def test_thousands_of_attempts_have_rows_of_their_own() -> None:
-    attempts, seen = Attempts(), set()
-    for turn in range(20):
-        opened = attempts.open(turn, ints(range(700)), ints([64] * 700))
-        seen |= set(opened.tolist())
-        attempts.close(attempts.of(turn)[: 350 + turn])
-    assert len(seen) == 20 * 700
 
 
 @settings(max_examples=50, deadline=None)
@@ -111,6 +84,45 @@ def test_a_lease_given_back_leaves_the_leases_of_others() -> None:
     assert leases.renew(2, other, 200, 50)
     assert not leases.renew(2, other, 300, 200)
     assert not leases.held(ints([2]), 200).any()
+
+
+def test_no_lease_makes_another_shorter() -> None:
+    leases, slots = Leases(4), ints([2])
+    one = leases.grant(1, slots, words([1]), 100)
+    other = leases.grant(2, ints([2, 2]), words([1, 1]), 50)
+    assert leases.counts(slots).tolist() == [2]
+    assert leases.held(slots, 99).all()
+    assert not leases.renew(1, other, 500, 0)
+    assert leases.renew(1, one, 20, 10)
+    assert leases.held(slots, 99).all()
+    assert leases.renew(1, one, 120, 99)
+    assert leases.held(slots, 119).all()
+    assert not leases.held(slots, 120).any()
+
+
+def test_leases_of_what_has_left_say_nothing_about_what_came() -> None:
+    leases, slots = Leases(4), ints([0, 2])
+    old = leases.grant(1, slots, words([1, 2]), 100)
+    leases.vacate(ints([2]))
+    assert leases.renew(1, old, 200, 0)
+    assert leases.held(slots, 199).tolist() == [True, False]
+    new = leases.grant(2, ints([2]), words([3]), 50)
+    assert leases.renew(1, old, 300, 0)
+    assert leases.held(slots, 50).tolist() == [True, False]
+    assert leases.release(1, old)
+    assert leases.held(slots, 49).tolist() == [False, True]
+    assert leases.release(2, new)
+    assert leases.complaints() == []
+
+
+def test_all_leases_of_one_user_end_and_those_of_others_stay() -> None:
+    leases = Leases(4)
+    for user, slot in ((1, 0), (1, 1), (2, 1), (2, 3)):
+        leases.grant(user, ints([slot]), words([slot + 1]), 10 * user)
+    assert leases.release_all(1) == 2
+    assert leases.held(ints(range(4)), 0).tolist() == [False, True, False, True]
+    assert (leases.expire(19), leases.expire(20), len(leases)) == (0, 2, 0)
+    assert leases.complaints() == []
 
 
 @settings(max_examples=50, deadline=None)

@@ -4,7 +4,7 @@
 from cpython.exc cimport PyErr_CheckSignals, PyErr_Occurred
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 from posix.unistd cimport getpid
 
 import numpy as _numpy
@@ -44,3 +44,11 @@ include "hash.pxi"
 include "index.pxi"
 include "lines.pxi"
 include "reader.pxi"
+include "block.pxi"
+include "ledger.pxi"
+include "ghosts.pxi"
+include "queue.pxi"
+include "trees.pxi"
+include "desk.pxi"
+include "clerk.pxi"
+include "fill.pxi"

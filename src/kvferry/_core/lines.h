@@ -3,6 +3,7 @@
  *   counters   | hits | bytes | absent | retried | too small | changing | no line | corrupt |  u64 each
  *   head       touches so far u64                                            one cache line
  *   touches    8,192 x | slot u32 | low half of the generation u32 |        the oldest are written over
+ *   misses     likewise a head, and 2,048 x the second half of the digest of a key that was not found
  *   hazards    one cache line each: | generation u64 | since u64 | owner u64 |   to the memory's end
  *
  * Nobody but its user and the node has this memory, so nobody clears another's hazards. Zeroed memory
@@ -21,6 +22,7 @@
 #include "wait.h"
 
 #define KVF_TOUCHES 8192u
+#define KVF_MISSES 2048u
 
 typedef enum {
     KVF_HITS,
@@ -43,6 +45,8 @@ typedef struct kvf_lines_memory {
     _Alignas(64) _Atomic uint64_t counters[KVF_COUNTERS];
     _Alignas(64) _Atomic uint64_t head;
     _Alignas(64) _Atomic uint64_t touches[KVF_TOUCHES];
+    _Alignas(64) _Atomic uint64_t missed;
+    _Alignas(64) _Atomic uint64_t misses[KVF_MISSES];
     kvf_hazard hazards[];
 } kvf_lines_memory;
 
@@ -51,7 +55,8 @@ typedef struct kvf_lines {
     kvf_lines_memory *memory;
     uint64_t n;
     _Atomic uint64_t next; /* where a user looks for a free line first */
-    uint64_t drained;      /* how far the node has read the touches */
+    uint64_t drained;      /* how far the node has read the touches, */
+    uint64_t looked_up;    /* and the misses */
 } kvf_lines;
 
 static inline uint64_t kvf_lines_bytes(uint64_t lines) {
@@ -63,7 +68,7 @@ static inline bool kvf_lines_at(kvf_lines *l, uintptr_t base, uint64_t bytes) {
     if (bytes < kvf_lines_bytes(1) || base % 64) return false;
     l->memory = (kvf_lines_memory *)base;
     l->n = (bytes - sizeof(kvf_lines_memory)) / sizeof(kvf_hazard);
-    l->drained = 0;
+    l->drained = l->looked_up = 0;
     atomic_init(&l->next, 0);
     return true;
 }
@@ -78,6 +83,11 @@ static inline void kvf_touch(kvf_lines *l, const kvf_stay *stay) {
     uint64_t at = atomic_fetch_add_explicit(&l->memory->head, 1, memory_order_relaxed);
     atomic_store_explicit(&l->memory->touches[at % KVF_TOUCHES],
                           stay->slot << 32 | (uint32_t)kvf_generation(stay->tag), memory_order_release);
+}
+
+static inline void kvf_miss(kvf_lines *l, kvf_digest d) {
+    uint64_t at = atomic_fetch_add_explicit(&l->memory->missed, 1, memory_order_relaxed);
+    atomic_store_explicit(&l->memory->misses[at % KVF_MISSES], d.half[1], memory_order_release);
 }
 
 static inline bool kvf_claim_line(kvf_hazard *h) {
@@ -155,18 +165,33 @@ static inline size_t kvf_claimed(const kvf_lines *l, kvf_claimed_line *out) {
     return n;
 }
 
-/* What was touched since the last call and not written over: at most KVF_TOUCHES words. One caller at a
- * time. A touch that is on its way is missed, or shows the one before it in its place. */
-static inline size_t kvf_drain_touches(kvf_lines *l, uint64_t *out) {
-    uint64_t head = atomic_load_explicit(&l->memory->head, memory_order_relaxed);
-    uint64_t count = head - l->drained < KVF_TOUCHES ? head - l->drained : KVF_TOUCHES;
+/* What was written to a ring since `*seen` and not written over; it is seen now. One caller at a time.
+ * A word that is on its way is missed, or shows the one before it in its place. */
+static inline size_t kvf_drain(const _Atomic uint64_t *head, const _Atomic uint64_t *ring, uint64_t size,
+                               uint64_t *seen, uint64_t *out) {
+    uint64_t end = atomic_load_explicit(head, memory_order_relaxed);
+    uint64_t count = end - *seen < size ? end - *seen : size;
     size_t n = 0;
-    for (uint64_t at = head - count; at != head; at++) {
-        uint64_t touch = kvf_load(&l->memory->touches[at % KVF_TOUCHES]);
-        if (touch) out[n++] = touch;
+    for (uint64_t at = end - count; at != end; at++) {
+        uint64_t word = kvf_load(&ring[at % size]);
+        if (word) out[n++] = word;
     }
-    l->drained = head;
+    *seen = end;
     return n;
+}
+
+/* At most KVF_TOUCHES words. */
+static inline size_t kvf_drain_touches(kvf_lines *l, uint64_t *out) {
+    return kvf_drain(&l->memory->head, l->memory->touches, KVF_TOUCHES, &l->drained, out);
+}
+
+/* At most KVF_MISSES words. */
+static inline size_t kvf_drain_misses(kvf_lines *l, uint64_t *out) {
+    return kvf_drain(&l->memory->missed, l->memory->misses, KVF_MISSES, &l->looked_up, out);
+}
+
+static inline bool kvf_anything_touched(const kvf_lines *l) {
+    return atomic_load_explicit(&l->memory->head, memory_order_relaxed) != l->drained;
 }
 
 #endif

@@ -75,6 +75,12 @@ static inline void kvf_read_missed(kvf_index_reader *r, kvf_read_code code, uint
     if (code != KVF_FOREIGN) kvf_count(r->lines, counter[code], times);
 }
 
+/* Of one key, whose absence the node may want to explain. */
+static inline void kvf_read_missed_one(kvf_index_reader *r, kvf_read_code code, kvf_digest d) {
+    kvf_read_missed(r, code, 1);
+    if (code == KVF_ABSENT) kvf_miss(r->lines, d);
+}
+
 static inline void kvf_read_copy(const kvf_index_reader *r, const kvf_stay *stay, void *to) {
     if (r->hold && atomic_load_explicit(&r->hold->held, memory_order_relaxed)) kvf_wait_held(r->hold);
     const kvf_variant *v = stay->length >= KVF_NT_RUN ? r->nt : kvf_variants;
@@ -93,7 +99,7 @@ static inline kvf_read_code kvf_read_one(kvf_index_reader *r, kvf_hazard *line, 
         kvf_clear(line);
     }
     if (code == KVF_HIT) kvf_read_hit(r, &stay);
-    else kvf_read_missed(r, code, 1);
+    else kvf_read_missed_one(r, code, d);
     return code;
 }
 
@@ -149,7 +155,7 @@ static inline kvf_read_code kvf_hold_one(kvf_index_reader *r, kvf_digest d, kvf_
         return code;
     }
     if (h) kvf_give_back(r->lines, h);
-    kvf_read_missed(r, code, 1);
+    kvf_read_missed_one(r, code, d);
     return code;
 }
 

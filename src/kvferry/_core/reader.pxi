@@ -1,4 +1,5 @@
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.string cimport strchr
 
 cdef extern from "reader.h" nogil:
     enum: KVF_HIT, KVF_ABSENT, KVF_TOO_SMALL, KVF_CHANGING, KVF_NO_LINE, KVF_FOREIGN, KVF_CORRUPT
@@ -72,7 +73,7 @@ cdef class IndexReader:
         cdef kvf_digest d = digest_of(self.secret, key)
         cdef uint8_t code = 0
         cdef Py_buffer buffer
-        PyObject_GetBuffer(out, &buffer, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        target_of(out, &buffer)
         to, room = <uint64_t>buffer.buf, buffer.len
         state = let_others_run(1, room)
         kvf_read_all(&self.reader, &d, &to, &room, 1, &code, &length)
@@ -91,7 +92,7 @@ cdef class IndexReader:
             if buffers == NULL or to == NULL:
                 raise MemoryError
             for i in range(n):
-                PyObject_GetBuffer(targets[i], &buffers[i], PyBUF_SIMPLE | PyBUF_WRITABLE)
+                target_of(targets[i], &buffers[i])
                 to[i], to[n + i] = <uint64_t>buffers[i].buf, buffers[i].len
             return self.read_all(digests_at(digests), to, to + n, n)
         finally:
@@ -108,8 +109,20 @@ cdef class IndexReader:
         return (code, <uint64_t>self.reader.pool + stay.offset, stay.length,
                 kvf_generation(stay.tag), line)
 
+    def block(self, key, owner):
+        return block_of(self, key, owner)
+
     def let_go(self, uint64_t line, uint64_t generation):
         return kvf_let_go(self.reader.lines, line, generation)
+
+
+cdef int target_of(object out, Py_buffer *buffer) except -1:
+    # Contiguous, since there are no strides. Bytes over references would be the end of the process.
+    PyObject_GetBuffer(out, buffer, PyBUF_ND | PyBUF_FORMAT | PyBUF_WRITABLE)
+    if buffer.format != NULL and strchr(buffer.format, c"O") != NULL:
+        PyBuffer_Release(buffer)
+        raise BufferError("a buffer may hold objects, not bytes")
+    return 0
 
 
 cdef release_all(Py_buffer *buffers, size_t n):

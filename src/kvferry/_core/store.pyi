@@ -1,11 +1,13 @@
 """The store's table in shared memory, and reading by it. A part of the contract of core."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
+
+from .memory import View
 
 # hash
 
@@ -83,7 +85,8 @@ class Index:
 
 # lines
 
-TOUCHES: int  # how many touches are remembered
+TOUCHES: int  # how many touches are remembered,
+MISSES: int  # and how many misses
 TOUCH: np.dtype[np.void]  # low half of the generation u32, slot u32
 CLAIMED: np.dtype[np.void]  # line, generation, since, owner u64
 COUNTERS: tuple[str, ...]  # names, in the order of Lines.counters
@@ -115,8 +118,27 @@ class Lines:
         """A TOUCH for each read since the last call, in order; at most TOUCHES, the oldest are
         lost. As the user says it: slot and generation may be of no entry."""
 
+    def misses(self) -> NDArray[np.uint64]:
+        """The second half of the digest of each key that was not found since the last call, in
+        order; at most MISSES, the oldest are lost. As the user says it."""
+
     def counters(self) -> NDArray[np.uint64]:
         """Sums since the beginning, in the order of COUNTERS. As the user says it."""
+
+# block
+
+@final
+class Block(View):
+    """Bytes of an object in the pool, read-only: `with block as memory:`.
+
+    The object stays where it is until the `with` block is left and the last buffer made of `memory`
+    is released. Leaving it while there is one raises BufferError, and the object stays until that
+    one is released. One that is never entered lets go when it is dropped. RuntimeError in a forked
+    child, where what is mapped here is not mapped.
+    """
+
+    def __enter__(self) -> memoryview: ...
+    def __exit__(self, *exception: object) -> None: ...
 
 # reader
 
@@ -172,5 +194,312 @@ class IndexReader:
         """(status, address, length, generation, line). A HIT stays where it lies, and takes a
         hazard line, until let_go; of any other status the rest is 0."""
 
+    def block(self, key: str | bytes, owner: object) -> tuple[int, Block | None]:
+        """The status, and of a HIT the object where it lies. `owner` keeps everything mapped."""
+
     def let_go(self, line: int, generation: int) -> bool:
         """End a hold. False: that line does not hold that generation."""
+
+# ledger (attempts.h, ledger.h)
+
+ARRIVALS: int  # so many are remembered until they are told
+ARRIVAL: np.dtype[np.void]  # generation, print u64; room i64; expires u64; slot, parent u32
+
+@final
+class Ledger:
+    """Extents given out to be written, and the way of what was written into the index.
+
+    An attempt is one write into one extent, of one user; it is over with the commit or the abort
+    that takes its extent, and never used again. One thread at a time. Arrays are contiguous:
+    offsets and rooms are int64, answers uint8 as `kvferry.store.Answer`, all else uint64.
+    """
+
+    def __init__(self, index: Index, entries_high: int) -> None:
+        """Into an index of which so many entries may be in use. MemoryError."""
+
+    @property
+    def index(self) -> Index: ...
+    @property
+    def reserved(self) -> int:
+        """Bytes of extents that may become objects."""
+
+    @property
+    def quarantined(self) -> int:
+        """Bytes of extents that may not, and wait for their writers."""
+
+    @property
+    def left(self) -> int:
+        """How many more extents there may be."""
+
+    @property
+    def pending(self) -> int:
+        """How much `arrivals` would tell."""
+
+    def held(self, user: int) -> tuple[int, int]:
+        """Extents that a user has, reserved or in quarantine, and their bytes."""
+
+    def open(
+        self, user: int, offsets: NDArray[np.int64], rooms: NDArray[np.int64]
+    ) -> NDArray[np.uint64]:
+        """An attempt for each extent. OverflowError, before anything is opened, when more than are
+        left; MemoryError."""
+
+    def commit(
+        self,
+        user: int,
+        attempts: NDArray[np.uint64],
+        digests: NDArray[np.uint64],
+        lengths: NDArray[np.uint64],
+        attrs: NDArray[np.uint64] | None = None,
+        parents: NDArray[np.uint64] | None = None,
+        expires: NDArray[np.uint64] | None = None,
+    ) -> NDArray[np.uint8]:
+        """One after the other become objects: STORED; PRESENT: its key was there. LATE, UNKNOWN.
+
+        TOO_LARGE (longer than its extent) and INDEX_FULL: the attempt stands. INDEX_FULL, also
+        when arrivals have to be told first: the catalog may find a way. Parents that are there
+        by then count. `expires` is in ns of the node's monotonic clock, 0 never. ValueError,
+        before anything is stored, for columns of other lengths.
+        """
+
+    def abort(
+        self, user: int, attempts: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+        """ABORTED, LATE or UNKNOWN each; offsets and rooms of what became free."""
+
+    def quarantine(self, user: int) -> int:
+        """None of the user's extents may become an object; their bytes."""
+
+    def gone(self, user: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Offsets and rooms of all extents of the user, which are free now."""
+
+    def extents(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Offsets and rooms of all that is given out."""
+
+    def arrivals(
+        self,
+    ) -> tuple[NDArray[np.void], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
+        """Since the last call: an ARRIVAL for each object stored; offsets and rooms of extents
+        that became free, as their keys were present; digests of what was refused, LATE, UNKNOWN
+        and TOO_LARGE, at most ARRIVALS of them."""
+
+# ghosts
+
+@final
+class Ghosts:
+    """A word for each of the last fingerprints it was told; 8 bytes each, it never grows.
+
+    Words are above 0, which stands for nothing known. One unknown print in some 10**8 is taken for
+    a known one. One thread at a time. MemoryError when there is none for `count` of them.
+    """
+
+    def __init__(self, count: int) -> None: ...
+    def tell(self, prints: NDArray[np.uint64], words: NDArray[np.uint32]) -> None:
+        """Remember a word for each; of a print that occurs twice the later one counts."""
+
+    def recall(self, prints: NDArray[np.uint64]) -> NDArray[np.uint32]:
+        """The word of each, 0 where nothing is known."""
+
+    def recent(self, prints: NDArray[np.uint64], now: int, most: int) -> NDArray[np.bool_]:
+        """Where words are numbers modulo 2**32: whose is at most `most` before `now`."""
+
+# queue
+
+@final
+class Queue:
+    """Slots in a line, each at most once; every verb takes many and costs O(1) for each.
+
+    12 bytes a slot. One thread at a time. Slots are from 0 to `slots` - 1: ValueError before
+    anything moves when one is not. MemoryError when there are more than 2**30.
+    """
+
+    def __init__(self, slots: int) -> None: ...
+    def push(self, slots: NDArray[np.int64]) -> None:
+        """Join at the back, or move there; of a slot that occurs twice the later one counts."""
+
+    def move(self, slots: NDArray[np.int64]) -> None:
+        """Those in line move to its back."""
+
+    def drop(self, slots: NDArray[np.int64]) -> None:
+        """Leave from wherever they stand."""
+
+    def holds(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]: ...
+    def pop(self, most: int) -> NDArray[np.int64]:
+        """Up to so many leave at the front; none: the line is empty."""
+
+    def give_back(self, slots: NDArray[np.int64]) -> None:
+        """The last of those that were just popped stand at the front again."""
+
+    def first(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The one of these that stands before the others; none, if none is in line."""
+
+    def members(self) -> NDArray[np.int64]:
+        """Everybody in line, front first."""
+
+# trees
+
+@final
+class Trees:
+    """Trees of slots in the order of their use; of all leaves the oldest leaves.
+
+    40 bytes a slot at most. One thread at a time. Slots as a Queue has them. To find victims:
+
+        while needed > 0 and len(slots := trees.ahead(most)):
+            gone, kept = trees.leave(slots, who of them stays, sizes, needed)
+        trees.forget(all that were ahead, all that were kept)
+    """
+
+    def __init__(self, slots: int) -> None: ...
+    def insert(self, slots: NDArray[np.int64], parents: NDArray[np.int64]) -> None:
+        """Newcomers, each once. The parent of one that has none is its own slot."""
+
+    def remove(self, slots: NDArray[np.int64]) -> None:
+        """These leave; their children stay behind as roots."""
+
+    def touch(self, slots: NDArray[np.int64]) -> None:
+        """Those that are there were used, in this order."""
+
+    def blocked(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of them have children."""
+
+    def first(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The one of these that would leave first; none, if none of them may leave yet."""
+
+    def members(self) -> NDArray[np.int64]:
+        """All that are there, in order of slots."""
+
+    def ahead(self, most: int) -> NDArray[np.int64]:
+        """Of whom it has to be known whether they stay before more can leave: `most` of the line,
+        or a leaf and its next ancestors. None: there is no leaf."""
+
+    def leave(
+        self,
+        slots: NDArray[np.int64],
+        stays: NDArray[np.bool_],
+        sizes: NDArray[np.int64],
+        needed: int,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Who left, oldest first: leaves of `needed` bytes, or fewer when others have to be asked
+        about. And who was met and stays; those stand nowhere until they are told to `forget`.
+        `sizes` are of all slots."""
+
+    def forget(self, asked: NDArray[np.int64], kept: NDArray[np.int64]) -> None:
+        """Victims are found. Who was kept goes to the back of the line."""
+
+# desk
+
+DESK_DONE: int
+DESK_TIMED_OUT: int  # what has no answer was withdrawn: nothing happened to it
+DESK_UNKNOWN: int  # what has no answer the clerk may have had; to commit it again does no harm
+DESK_BUSY: int  # what has no answer found no free tray: nothing happened to it
+TRAYS: int  # so many commits of up to
+TRAY_RECORDS: int  # so many keys can lie on a desk at once
+
+def desk_bytes() -> int:
+    """Memory for a desk: a multiple of 64."""
+
+@final
+class Desk:
+    """Through which a user commits what it wrote, without a message. Thread-safe.
+
+    The memory is zeroed at first, begins at a multiple of 64, is mapped writable by its user and
+    the node and nobody else, and stays mapped, as the bell does, as long as anything here is
+    called. `bell` is the address of the node's bell, 4 zeroed bytes that all users map writable.
+    Not to be used in a forked child. ValueError: it cannot be there.
+    """
+
+    def __init__(self, address: int, length: int, bell: int) -> None: ...
+    def commit(
+        self,
+        attempts: NDArray[np.uint64],
+        digests: NDArray[np.uint64],
+        lengths: NDArray[np.uint64],
+        attrs: NDArray[np.uint64] | None = None,
+        parents: NDArray[np.uint64] | None = None,
+        expires: NDArray[np.uint64] | None = None,
+        deadline_ns: int | None = None,
+        gone: Callable[[], bool] | None = None,
+    ) -> tuple[int, NDArray[np.uint8]]:
+        """An outcome, and the answers (as Ledger.commit gives them) of the first keys: of all when
+        it is DESK_DONE; else the outcome tells about the rest. Columns as in Ledger.commit.
+
+        Blocks until the clerk has answered or the deadline (monotonic ns), without the GIL. At
+        times looks for signals, and asks `gone` whether nobody will answer any more: then it ends
+        as at the deadline. When one of them raises, what happened is unknown."""
+
+# clerk
+
+@final
+class Clerk:
+    """Answers the desks in the node. Its lock guards the index and the ledger.
+
+    `with clerk:` they, and what hangs on them, are the holder's alone; threads take turns, the
+    holder may take it again; the GIL is released meanwhile. Users wait for it, so hold it briefly.
+    All methods are thread-safe and take it themselves. Whatever lies on a desk, nothing but its own
+    user is harmed.
+    """
+
+    def __init__(self, ledger: Ledger, bell: int) -> None: ...
+    def __enter__(self) -> Clerk: ...
+    def __exit__(self, *unused: object) -> None: ...
+    @property
+    def answered(self) -> int:
+        """Trays so far, each of one key up to TRAY_RECORDS."""
+
+    def seat(self, user: int, address: int, length: int) -> None:
+        """Answer this desk, which stays mapped and writable until `unseat`. ValueError: it cannot
+        be there, or the user has a seat."""
+
+    def unseat(self, user: int) -> bool:
+        """The desk is not looked at any more once this returns. What was owed is answered
+        INDEX_FULL; what was only posted is not answered. False: the user has no seat."""
+
+    def serve(self, deadline_ns: int | None = None) -> list[tuple[int, int]]:
+        """Answer desks, without the GIL, until some are owed answers that the ledger alone cannot
+        give (INDEX_FULL): then user and tray of these, at most 64, the same ones again until they
+        are answered. Or until `wake`, or the deadline: then none are. One thread at a time."""
+
+    def wake(self) -> None:
+        """`serve` returns; when it is not running, the next one does at once."""
+
+    def records(
+        self, user: int, tray: int
+    ) -> tuple[
+        NDArray[np.uint64],
+        NDArray[np.uint64],
+        NDArray[np.uint64],
+        NDArray[np.uint64],
+        NDArray[np.uint64],
+        NDArray[np.uint64],
+    ]:
+        """What is owed an answer there, as the user says it: copies of attempts, digests, lengths,
+        attrs, parents and expires, to be handed to a commit in this order. Without rows where
+        nothing is owed (any more)."""
+
+    def answer(self, user: int, tray: int, answers: NDArray[np.uint8]) -> bool:
+        """Answer these records. False: nothing is owed there (any more). ValueError: they are
+        another number."""
+
+    def commit(
+        self,
+        user: int,
+        attempts: NDArray[np.uint64],
+        digests: NDArray[np.uint64],
+        lengths: NDArray[np.uint64],
+        attrs: NDArray[np.uint64] | None = None,
+        parents: NDArray[np.uint64] | None = None,
+        expires: NDArray[np.uint64] | None = None,
+    ) -> NDArray[np.uint8]:
+        """Ledger.commit behind the lock: for a node within the user's own process."""
+
+# fill
+
+def write_all(
+    addresses: NDArray[np.uint64], rooms: NDArray[np.uint64], sources: Sequence[Buffer]
+) -> NDArray[np.uint64]:
+    """Copy source i to addresses[i], writable for rooms[i] bytes; their lengths in bytes.
+
+    Thread-safe; the GIL is released when there is much to do. The caller answers for the addresses,
+    and that they do not overlap the sources. Before anything is copied: TypeError when a source is
+    no buffer, BufferError when it is not contiguous, ValueError when one is longer than its room.
+    """

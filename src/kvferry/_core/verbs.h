@@ -59,10 +59,11 @@ static inline void kvf_index_find_all(const kvf_index *x, const kvf_digest *d, s
     }
 }
 
+/* A print is 0 where the tag is; half a cache line tells of eight entries. */
 static inline unsigned kvf_bucket_free(const kvf_index *x, uint64_t bucket, int64_t *first) {
     unsigned free = 0;
     for (unsigned i = KVF_BUCKET; i--;)
-        if (kvf_tag_at(x, bucket * KVF_BUCKET + i) == 0) free++, *first = (int64_t)(bucket * KVF_BUCKET + i);
+        if (kvf_print_at(x, bucket, i) == 0) free++, *first = (int64_t)(bucket * KVF_BUCKET + i);
     return free;
 }
 

@@ -153,6 +153,44 @@ class Batch:
         return cls(rows, here.span, there.span, here.held)
 
     @classmethod
+    def buffers(
+        cls,
+        local: Sequence[Any],
+        remote: Registered,
+        remote_offsets: Integers,
+        lengths: Integers,
+    ) -> Batch:
+        """Piece i is the first `lengths[i]` bytes of `local[i]`, each a buffer of this process of
+        its own, and as many at `remote_offsets[i]` of `remote`.
+
+        Raises UsageError with the position of the first piece outside its memory, and as `of` for
+        what is no buffer.
+        """
+        here = [buffer_of(each) for each in local]
+        there = _Side(remote, registered=True)
+        theirs, sizes = _columns(remote_offsets, lengths)
+        if len(theirs) != len(here):
+            raise UsageError(
+                f"{len(here)} buffers and {len(theirs)} pieces", cause="unequal_lengths"
+            )
+        there.check_offsets(theirs, sizes)
+        rows = np.empty((len(here), 3), np.uint64)
+        rows[:, 0] = [each.address for each in here]
+        rows[:, 1] = theirs.astype(np.uint64) + np.uint64(there.base)
+        rows[:, 2] = sizes
+        short = np.flatnonzero(np.array([each.length for each in here], np.int64) < sizes)
+        if len(short):
+            first = int(short[0])
+            raise UsageError(
+                f"{int(sizes[first])} bytes are more than this buffer of {here[first].length} has",
+                cause="out_of_bounds",
+                index=first,
+                range=(here[first].address, int(sizes[first])),
+            )
+        held = Buffer(0, 0, any(each.readonly for each in here), here)
+        return cls(rows, None, there.span, held)
+
+    @classmethod
     def absolute(
         cls, local_addresses: Integers, remote_addresses: Integers, lengths: Integers
     ) -> Batch:

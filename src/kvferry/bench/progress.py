@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from .cases import Case
-
 __all__ = ["track"]
 
+T = TypeVar("T")
 
-def track(cases: list[Case]) -> Iterator[Case]:
+
+def track(cases: list[T]) -> Iterator[T]:
     """The cases one by one, behind a bar on standard error that goes away; no bar elsewhere."""
     console = Console(stderr=True)
     columns = (

@@ -13,6 +13,7 @@ from .bench import bench
 from .compat import compat
 from .doctor import doctor
 from .explain import explain
+from .node import node, why
 from .npu import npu
 
 __all__ = ["app", "main"]
@@ -29,6 +30,8 @@ app.command()(bench)
 app.command()(compat)
 app.command()(doctor)
 app.command()(explain)
+app.command()(node)
+app.command()(why)
 app.add_typer(npu, name="npu")
 
 

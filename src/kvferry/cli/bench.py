@@ -36,10 +36,12 @@ UNVERIFIED = 1
 PIPE_WIDTH = 160
 CACHES = 4
 PEERS = 2
+OBJECTS = 200_000
+STORE_SIDES = 4  # pairs of sides' worth of memory that a store has, and its users, and yardsticks
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="sweep, layout, trace or acl")] = "sweep",
+    what: Annotated[str, typer.Argument(help="sweep, layout, trace, acl or store")] = "sweep",
     of: Annotated[
         str | None,
         typer.Argument(
@@ -86,7 +88,14 @@ def bench(
     peer: Annotated[
         list[str] | None,
         typer.Option(
-            help="measure another package too: mooncake or nixl, or NAME=PYTHON that has it"
+            help="measure another package too: mooncake, nixl or, of a store, redis; "
+            "or NAME=PYTHON that has it"
+        ),
+    ] = None,
+    objects: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="of a store whose memory is measured", show_default=f"{OBJECTS:,}"
         ),
     ] = None,
     plot: Annotated[
@@ -101,6 +110,9 @@ def bench(
 
     acl: what submitting to ACL costs above ACL's own calls. No card is needed for that, and it says
     nothing about one.
+
+    store: what a store's calls cost in the node's process, in another one of its host and over tcp,
+    and what an object costs in memory.
     """
     from ..bench.cases import Plan, cases
     from ..bench.peers import parse_peers
@@ -123,9 +135,21 @@ def bench(
         "--threads": threads == 1,
         "--pattern": pattern is None,
         "--peers": peers is None,
-        "--peer": not peer,
         "--plot": plot is None,
     }
+    if what == "store":
+        from ..bench.store import Plan as Tasks
+        from ..bench.store import parse_rivals
+        from .store_costs import store_costs
+
+        _check_alone("store", {**choices, "--ab": not ab, "--layout": layout is None})
+        _refuse_devices()
+        rivals = parse_rivals(peer or ())
+        side = _affordable(parse_size(size), pairs=STORE_SIDES + len(rivals))
+        tasks = Tasks(side, seconds, objects or OBJECTS)
+        _finish(store_costs(tasks, rivals, json, _open_console()))
+        return
+    choices |= {"--peer": not peer, "--objects": objects is None}
     if what == "acl":
         from .acl_costs import acl_costs
 
@@ -272,7 +296,9 @@ def _moved(
     from ..bench.trace import read_trace
 
     if what not in ("sweep", "layout", "trace"):
-        raise UsageError(f"unknown bench {what!r}: know sweep, layout, trace, acl", cause="bench")
+        raise UsageError(
+            f"unknown bench {what!r}: know sweep, layout, trace, acl, store", cause="bench"
+        )
     if (of is None) != (what == "sweep"):
         lacks = {
             "sweep": "takes no name",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -267,8 +268,15 @@ class Engine:
 
     @property
     def callers(self) -> frozenset[int]:
-        """Epochs of the peers that are connected to this engine now."""
+        """Epochs of the peers that are connected to this engine. One that is named no longer has
+        hung up or was hung up on, and nothing that it sent lands any more."""
         return self._front.callers
+
+    def derive(self, purpose: bytes) -> bytes:
+        """16 bytes that every engine with the same token derives alike, and nobody else can.
+        Raises RightsError as connect does."""
+        key = hashlib.blake2b(self._token).digest()
+        return hashlib.blake2b(purpose, key=key, digest_size=16).digest()
 
     def notifications(self, timeout: float | None = 0.0) -> list[Notification]:
         """Notifications that have come, oldest first; waits `timeout` seconds for the first one.

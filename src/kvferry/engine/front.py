@@ -125,8 +125,9 @@ class Front:
 
     @property
     def callers(self) -> frozenset[int]:
+        """Of a peer that is not named no byte lands here any more."""
         with self._lock:
-            return frozenset(inbound.epoch for inbound in self._inbounds if inbound.open)
+            return frozenset(inbound.epoch for inbound in self._inbounds if inbound.admitted)
 
     def deliver(self, peer: str, name: str, message: bytes) -> bool:
         """False when the queue is full."""
@@ -217,6 +218,7 @@ class Front:
         def ask(peer: Inbound) -> bool:
             return peer.revoke(region.serial, timeout)
 
+        peers = [peer for peer in peers if region.only in (None, peer.epoch)]
         if not peers:
             return []
         try:

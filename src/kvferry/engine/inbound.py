@@ -229,9 +229,9 @@ class Inbound:
             connection.awaited = None
 
     @property
-    def open(self) -> bool:
-        """Has the peer proved itself, and is it there?"""
-        return self._phase is Phase.OPEN and not self.lost
+    def admitted(self) -> bool:
+        """Has the peer proved itself?"""
+        return self._phase is Phase.OPEN
 
     @property
     def lost(self) -> bool:

@@ -1,13 +1,16 @@
-"""The store: what a node decides with, and what users read and write through.
+"""The store: values by key, in the memory of nodes that many processes read without asking.
 
-The catalog is pure. It decides over an index, the free space of a pool and an eviction policy.
+    user/       Store: reads by index where memory is mapped, over a channel elsewhere; puts
+    node/       what keeps the objects of a host: services on an engine, users, upkeep
+    catalog     decides who stays: pure, over an index, the free space of a pool, a policy
 """
 
-from .answers import Answer, Cause, Pin
+from .answers import Answer, Cause, Kind, Pin
 from .catalog import Catalog
 from .extents import Extents
 from .policies import Lru, Policy, PrefixLru, S3Fifo
 from .records import Evicted, Leased, Limits, Reserved, Usage
+from .user import Lease, Pending, Results, Store, Why
 
 __all__ = [
     "Answer",
@@ -15,13 +18,19 @@ __all__ = [
     "Cause",
     "Evicted",
     "Extents",
+    "Kind",
+    "Lease",
     "Leased",
     "Limits",
     "Lru",
+    "Pending",
     "Pin",
     "Policy",
     "PrefixLru",
     "Reserved",
+    "Results",
     "S3Fifo",
+    "Store",
     "Usage",
+    "Why",
 ]

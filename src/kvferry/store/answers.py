@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Answer", "Answers", "Cause", "Digests", "Pin"]
+__all__ = ["Answer", "Answers", "Cause", "Digests", "Kind", "Pin"]
 
 Answers: TypeAlias = NDArray[np.uint8]
 Digests: TypeAlias = NDArray[np.uint64]  # (n, 2)
@@ -25,14 +25,66 @@ class Answer(IntEnum):
     REMOVED = 5
     ABSENT = 6
     TOO_LARGE = 7  # more than the pool or, at commit, than the extent
-    FULL = 8  # all bytes belong to writers, or to readers of what has left
+    FULL = 8  # all bytes belong to writers or to readers of what has left, or this user has enough
     LEASED = 9  # by the bytes that could leave but for a lease, which will end
     PINNED = 10  # by the bytes that could leave but for a pin or their group
     FRAGMENTED = 11  # enough bytes are free, and no hole is large enough
-    INDEX_FULL = 12  # no entry is free for the key
+    INDEX_FULL = 12  # no entry is free for the key, and nobody may leave for it
     LATE = 13  # the attempt is over: its extent was taken back
     UNKNOWN = 14  # no attempt of this user
     DRAINING = 15  # nothing is taken in any more
+    TOO_SMALL = 16  # the destination, in which nothing was written
+    BUSY = 17  # as many reads are under way, or views held, as this user may have
+    CHANGING = 18  # it left and came back again and again while it was read
+    CORRUPT = 19  # what the index names is not there
+    NODE_GONE = 20  # nobody answered
+    CANCELLED = 21
+
+    @property
+    def kind(self) -> Kind:
+        """What it comes down to."""
+        return _KINDS.get(self, Kind.REFUSED)
+
+    @property
+    def safe_to_retry(self) -> bool:
+        """May the same be asked again, with the hope of another answer?"""
+        return self in _PASSING
+
+
+class Kind(Enum):
+    """The four answers there are."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+_KINDS = {
+    Answer.STORED: Kind.PRESENT,
+    Answer.PRESENT: Kind.PRESENT,
+    Answer.RESERVED: Kind.PRESENT,
+    Answer.FOUND: Kind.PRESENT,
+    Answer.ABORTED: Kind.ABSENT,
+    Answer.REMOVED: Kind.ABSENT,
+    Answer.ABSENT: Kind.ABSENT,
+    Answer.CHANGING: Kind.FAILED,
+    Answer.CORRUPT: Kind.FAILED,
+    Answer.NODE_GONE: Kind.FAILED,
+    Answer.CANCELLED: Kind.FAILED,
+}
+
+_PASSING = {
+    Answer.FULL,
+    Answer.LEASED,
+    Answer.FRAGMENTED,
+    Answer.INDEX_FULL,
+    Answer.LATE,
+    Answer.BUSY,
+    Answer.CHANGING,
+    Answer.NODE_GONE,
+    Answer.CANCELLED,
+}
 
 
 class Cause(IntEnum):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from .answers import Answer, Answers, Cause, Digests, Pin
-from .attempts import Attempts, State
 from .departures import Departures, Hazards
 from .evictor import Evictor
-from .extents import NOWHERE, Extents
+from .expiry import Expiry
+from .extents import Extents
 from .ghosts import Ghosts
+from .intake import Intake
 from .integrity import complaints
 from .policies import Policy
-from .records import Evicted, Leased, Limits, Reserved, Usage
-from .table import Entries, IndexLike, Ints, Words, prints_of
+from .records import Commits, Evicted, Leased, Limits, Reserved, Usage
+from .reservations import Reservations
+from .space import Space
+from .table import Entries, Ints, LedgerLike, Words, prints_of
 
 __all__ = ["Catalog"]
 
@@ -27,7 +32,8 @@ class Catalog:
     It holds no bytes, opens no socket and knows no clock: `now` is nanoseconds of the caller's
     clock. One thread at a time. No verb waits for anybody.
 
-    index    where readers find objects; written through this catalog alone
+    ledger   commits to it are the caller's as well; of `limits.entries` of its index. What was
+             stored meanwhile is taken in by the verbs that have to know
     extents  free space of the pool
     policy   who leaves first; of as many slots as the index
     hazards  tells which of some generations a reader holds this moment
@@ -35,23 +41,25 @@ class Catalog:
 
     def __init__(
         self,
-        index: IndexLike,
+        ledger: LedgerLike,
         extents: Extents,
         policy: Policy,
         hazards: Hazards,
         limits: Limits = LIMITS,
     ) -> None:
         self.limits = limits
-        self._index = index
+        self._ledger = ledger
+        self._index = ledger.index
         self._extents = extents
         self._policy = policy
         self._ghosts = Ghosts(limits.ghosts)
-        self._departures = Departures(index, extents, hazards, self._ghosts)
-        self._evictor = Evictor(index, policy, self._departures)
-        self._attempts = Attempts()
-        self._expires = np.zeros(index.capacity, np.int64)  # 0: never
-        self._expiring = False  # some object was stored with a moment to expire at
-        self._generation = 1
+        self._departures = Departures(self._index, extents, hazards, self._ghosts)
+        self._evictor = Evictor(self._index, policy, self._departures)
+        parts = self._index, extents, policy, self._departures, self._evictor
+        self._space = Space(*parts, limits)
+        self._reservations = Reservations(ledger, extents, self._space, limits)
+        self._expiry = Expiry(policy.slots)
+        self._intake = Intake(ledger, extents, policy, self._expiry, self._departures)
         self._draining = False
 
     # Writing
@@ -60,24 +68,12 @@ class Catalog:
         """Extents to write objects of up to these sizes into; evicts what it must.
 
         RESERVED, TOO_LARGE, DRAINING, or why there is no room: FULL, LEASED, PINNED, FRAGMENTED.
+        A user that would hold more than its share of the pool is told FULL, in order of the sizes.
         """
-        rooms = self._extents.rooms(sizes)
-        answers = np.full(len(sizes), Answer.RESERVED, np.uint8)
-        answers[sizes > self._extents.capacity] = Answer.TOO_LARGE
+        self._intake.take()
         if self._draining:
-            answers[:] = Answer.DRAINING
-        asked = np.flatnonzero(answers == Answer.RESERVED)
-        offsets = np.zeros(len(sizes), np.int64)
-        offsets[asked] = self._place(rooms[asked], now)
-        missing = asked[offsets[asked] == NOWHERE]
-        if len(missing):
-            answers[missing] = self._why_full(int(rooms[missing].min()), now)
-        given = asked[offsets[asked] != NOWHERE]
-        attempts = np.zeros(len(sizes), np.uint64)
-        attempts[given] = self._attempts.open(user, offsets[given], rooms[given])
-        refused = answers != Answer.RESERVED
-        offsets[refused] = rooms[refused] = 0
-        return Reserved(answers, attempts, offsets, rooms)
+            return Reserved.none(Answer.DRAINING, len(sizes))
+        return self._reservations.reserve(user, sizes, now)
 
     def commit(
         self,
@@ -89,65 +85,41 @@ class Catalog:
         *,
         attrs: Words | None = None,
         parents: Digests | None = None,
-        expires: Ints | None = None,
+        expires: Ints | Words | None = None,
     ) -> Answers:
-        """What was written becomes objects, each whole and for good.
+        """What was written becomes objects, each whole and for good; others leave if they must.
 
         STORED; PRESENT: the key was there, and stays as it was; in both cases the attempt is over.
         LATE, UNKNOWN. INDEX_FULL and TOO_LARGE (longer than its extent): the attempt stands.
-        `parents` are the keys without which these are of no use; a key without one names itself.
+        `parents` are the keys without which these are of no use, and there before them; a key
+        without one names itself.
         """
-        rows, states = self._attempts.find(user, attempts)
-        answers = _of_states(states, Answer.STORED)
-        lengths = np.asarray(lengths, np.uint64)
-        live = np.flatnonzero(answers == Answer.STORED)
-        long = live[lengths[live] > self._attempts.rooms[rows[live]].astype(np.uint64)]
-        answers[long] = Answer.TOO_LARGE
-        live = np.flatnonzero(answers == Answer.STORED)
-        attrs = np.zeros(len(rows), np.uint64) if attrs is None else attrs
-        generations = self._next_generations(len(live))
-        offsets, rooms = self._attempts.offsets[rows[live]], self._attempts.rooms[rows[live]]
-        slots = self._insert(
-            now,
-            digests[live],
-            generations,
-            offsets.astype(np.uint64),
-            lengths[live],
-            rooms.astype(np.uint64),
-            attrs[live],
-        )
-        stored, present = slots >= 0, slots == -3
-        answers[live[present]] = Answer.PRESENT
-        answers[live[slots == -2]] = Answer.INDEX_FULL
-        self._attempts.close(rows[live[stored | present]])
-        self._extents.give(offsets[present], rooms[present])
-        fresh = slots[stored]
-        if expires is not None or self._expiring:
-            self._expires[fresh] = 0 if expires is None else expires[live[stored]]
-            self._expiring = True
-        above = None if parents is None else self._above(parents[live[stored]], fresh)
-        self._policy.insert(fresh, rooms[stored], prints_of(digests[live[stored]]), above)
-        self._note_refusals(digests, answers)
+        self._intake.take()
+        sizes, moments = _words(lengths), None if expires is None else _words(expires)
+        commits = Commits(attempts, digests, sizes, attrs, parents, moments)
+        answers = self._ledger.commit(user, *commits)
+        self._intake.take()
+        left = np.flatnonzero(answers == Answer.INDEX_FULL)
+        if len(left):
+            answers[left] = self._insist(user, commits.some(left), now)
         return answers
 
     def abort(self, user: int, attempts: Words) -> Answers:
         """The user will not write there any more: ABORTED, also of what was in quarantine."""
-        rows, states = self._attempts.find(user, attempts)
-        answers = _of_states(states, Answer.ABORTED)
-        answers[states == State.QUARANTINED] = Answer.ABORTED
-        self._free(rows[answers == Answer.ABORTED])
+        answers, offsets, rooms = self._ledger.abort(user, attempts)
+        self._extents.give(offsets, rooms)
         return answers
 
     def quarantine(self, user: int) -> int:
         """The user is silent or being put out: bytes that it may still be writing, and no more."""
-        rows = self._attempts.of(user)
-        self._attempts.quarantine(rows)
-        return int(self._attempts.rooms[rows].sum())
+        return self._ledger.quarantine(user)
 
     def gone(self, user: int) -> int:
         """The user has exited, or its channel is closed and quiet: bytes that became free."""
         self._evictor.leases.release_all(user)
-        return self._free(self._attempts.of(user))
+        offsets, rooms = self._ledger.gone(user)
+        self._extents.give(offsets, rooms)
+        return int(rooms.sum())
 
     # Reading
 
@@ -160,31 +132,42 @@ class Catalog:
 
         Users say so, and may say anything: what names no object that is there counts for nothing.
         """
+        self._intake.take()
         there = self._index.read(slots)["generation"]
         self._policy.touch(slots[(there != 0) & (there.astype(np.uint32) == low)])
 
     def why(self, digests: Digests) -> NDArray[np.uint8]:
         """Of each key a Cause."""
-        told = self._ghosts.recall(prints_of(digests)).astype(np.uint8)
-        told[told == 0] = Cause.NEVER
+        told = self.recall(prints_of(digests))
         told[self._index.find(digests) >= 0] = Cause.PRESENT
+        return told
+
+    def recall(self, prints: Words) -> NDArray[np.uint8]:
+        """A Cause for each key of which only the print is known, and that it is not here."""
+        self._intake.take()
+        told = self._ghosts.recall(prints).astype(np.uint8)
+        told[told == 0] = Cause.NEVER
         return told
 
     # Staying
 
     def lease(self, user: int, digests: Digests, now: int, until: int) -> Leased:
-        """Objects stay until then, or until the longest lease there is; FOUND or ABSENT."""
+        """Objects stay until then, or until the longest lease there is; FOUND or ABSENT. What has
+        expired is not kept by new leases."""
+        self._intake.take()
         until = min(until, now + self.limits.longest_lease)
         entries = self.find(digests)
-        found = entries[entries["generation"] != 0]
-        answers = np.where(entries["generation"] != 0, Answer.FOUND, Answer.ABSENT)
-        slots = found["slot"].astype(np.int64)
+        there = entries["generation"] != 0
+        there[there] = ~self._expiry.over(entries["slot"][there], now)
+        entries["generation"][~there] = 0
+        answers = np.where(there, Answer.FOUND, Answer.ABSENT).astype(np.uint8)
         ticket = 0
-        if len(found):
-            generations = np.ascontiguousarray(found["generation"])
+        if there.any():
+            slots = entries["slot"][there].astype(np.int64)
+            generations = entries["generation"][there]
             ticket = self._evictor.leases.grant(user, slots, generations, until)
             self._policy.touch(slots)
-        return Leased(ticket, until, answers.astype(np.uint8), entries)
+        return Leased(ticket, until, answers, entries)
 
     def renew(self, user: int, ticket: int, now: int, until: int) -> bool:
         """False: it has ended, and the objects may have left."""
@@ -212,6 +195,7 @@ class Catalog:
 
     def remove(self, digests: Digests, now: int, cause: Cause = Cause.REMOVED) -> Answers:
         """REMOVED, ABSENT, or LEASED: not before the lease ends."""
+        self._intake.take()
         slots = self._index.find(digests)
         answers = np.full(len(slots), Answer.ABSENT, np.uint8)
         found = np.flatnonzero(slots >= 0)
@@ -225,28 +209,27 @@ class Catalog:
 
     def evict(self, needed: int, now: int) -> Evicted:
         """At least this many bytes become free, or all that can."""
-        freed = self._departures.settle()
-        return Evicted(0, freed, 0) + self._evictor.evict(needed - freed, now)
+        self._intake.take()
+        return self._space.evict(needed, now)
 
     def trim(self, now: int) -> Evicted:
         """Above a high watermark, of bytes or of entries, objects leave down to the low one."""
-        freed = self._departures.settle()
-        return Evicted(0, freed, 0) + self._evictor.evict(self._excess(), now)
+        self._intake.take()
+        return self._space.trim(now)
 
     def expire(self, now: int) -> Evicted:
         """Leases that have ended end; objects whose moment has come leave, unless leased."""
+        self._intake.take()
         self._evictor.leases.expire(now)
         freed = Evicted(0, self._departures.settle(), 0)
-        if not self._expiring:
-            return freed
-        due = np.flatnonzero((self._expires != 0) & (self._expires <= now))
+        due = self._expiry.due(now)
         due = due[~self._evictor.leases.held(due, now)]
-        self._expires[due] = 0
-        # Some were of objects that left before, whose slots are empty.
+        self._expiry.forget(due)
         return freed + self._leave(due[self._index.read(due)["generation"] != 0], Cause.EXPIRED)
 
     def drain(self, now: int) -> Evicted:
         """Take nothing in any more; all that is not leased leaves. To be repeated until empty."""
+        self._intake.take()
         self._draining = True
         slots = self._policy.members()
         left = self._leave(slots[~self._evictor.leases.held(slots, now)], Cause.DRAINED)
@@ -256,111 +239,46 @@ class Catalog:
 
     def note(self, digests: Digests, cause: Cause) -> None:
         """Keys are not here for a cause that the caller knows."""
+        self._intake.take()
         self._departures.remember(digests, cause)
 
     def usage(self) -> Usage:
+        self._intake.take()
         return Usage(
             capacity=self._extents.capacity,
             free=self._extents.free,
             objects=self._policy.bytes,
-            reserved=self._attempts.bytes(State.RESERVED),
-            quarantined=self._attempts.bytes(State.QUARANTINED),
+            reserved=self._ledger.reserved,
+            quarantined=self._ledger.quarantined,
             deferred=self._departures.bytes,
             count=self._index.count,
         )
 
     def check_integrity(self) -> list[str]:
         """What is wrong, a sentence each; takes as long as the catalog is large."""
-        return complaints(
-            self._index,
-            self._extents,
-            self._policy,
-            self._attempts,
-            self._departures,
-            self._evictor,
-        )
-
-    # Room
-
-    def _place(self, rooms: Ints, now: int) -> Ints:
-        """An offset for each room, or NOWHERE when nothing more may leave."""
-        offsets = self._extents.take(rooms)
-        missing = np.flatnonzero(offsets == NOWHERE)
-        if len(missing):
-            needed = int(rooms[missing].sum())
-            gone = self.evict(needed, now)
-            offsets[missing] = self._extents.take(rooms[missing])
-            if gone.bytes >= needed:
-                self._clear(missing[offsets[missing] == NOWHERE], rooms, offsets, now)
-        return offsets
-
-    def _clear(self, missing: Ints, rooms: Ints, offsets: Ints, now: int) -> None:
-        """Bytes enough are free, but scattered: what is between them leaves, for one room after
-        the other. What finds no place leaves none to a larger one."""
-        for at in missing[np.argsort(rooms[missing])].tolist():
-            self._evictor.clear(self._extents.holes(), int(rooms[at]), now)
-            offsets[at] = self._extents.take(rooms[at : at + 1])[0]
-            if offsets[at] == NOWHERE:
-                return
-
-    def _why_full(self, room: int, now: int) -> Answer:
-        free = self._extents.free
-        if free >= room:
-            return Answer.FRAGMENTED
-        slots = self._policy.members()
-        leased = self._evictor.leases.held(slots, now)
-        if free + int(self._policy.sizes[slots[leased]].sum()) >= room:
-            return Answer.LEASED
-        return Answer.PINNED if free + self._policy.bytes >= room else Answer.FULL
-
-    def _excess(self) -> int:
-        """Bytes above the low watermark, if the high one is passed."""
-        used, capacity = self._extents.capacity - self._extents.free, self._extents.capacity
-        excess = used - self.limits.low * capacity if used > self.limits.high * capacity else 0
-        return max(int(excess), self._excess_entries(0))
-
-    def _excess_entries(self, more: int) -> int:
-        """Bytes of as many mean objects as the index would have too many with `more` of them."""
-        count, capacity = self._index.count + more, self._index.capacity
-        if count <= self.limits.entries_high * capacity:
-            return 0
-        mean = self._policy.bytes / max(self._policy.count, 1)
-        return int((count - self.limits.entries_low * capacity) * mean)
+        self._intake.take()
+        parts = self._index, self._extents, self._policy, self._ledger
+        return complaints(*parts, self._departures, self._evictor)
 
     # Steps
 
-    def _insert(self, now: int, digests: Digests, *columns: Words) -> Ints:
-        """Slots or codes. Keys whose entries are all taken, few of many, go one by one: each of
-        them has other rivals, of which one has to leave."""
-        self._evictor.evict(self._excess_entries(len(digests)), now)
-        slots = self._index.insert(digests, *columns)
-        for at in np.flatnonzero(slots == -2).tolist():
-            one = slice(at, at + 1)
-            rivals = self._index.rivals(digests[one])[0]
-            if self._evictor.displace(rivals, now).objects:
-                slots[one] = self._index.insert(digests[one], *(column[one] for column in columns))
-        return slots
-
-    def _above(self, parents: Digests, slots: Ints) -> Ints:
-        """Slots of parents; of one that is absent, the child's own."""
-        above = self._index.find(parents)
-        return np.where(above < 0, slots, above)
-
-    def _next_generations(self, count: int) -> Words:
-        start = self._generation
-        self._generation += count
-        return np.arange(start, start + count, dtype=np.uint64)
-
-    def _note_refusals(self, digests: Digests, answers: Answers) -> None:
-        refused = answers >= Answer.TOO_LARGE
-        if refused.any():
-            self._departures.remember(digests[refused], Cause.REFUSED)
-
-    def _free(self, rows: Ints) -> int:
-        offsets, rooms = self._attempts.offsets[rows], self._attempts.rooms[rows]
-        self._attempts.close(rows)
-        self._extents.give(offsets, rooms)
-        return int(rooms.sum())
+    def _insist(self, user: int, commits: Commits, now: int) -> Answers:
+        """Commit what was INDEX_FULL, or more than could be told at once."""
+        answers = np.full(len(commits.attempts), Answer.INDEX_FULL, np.uint8)
+        left = np.arange(len(answers))
+        while len(left):
+            self._space.expect_entries(len(left), now)
+            answers[left] = self._ledger.commit(user, *commits.some(left))
+            left = np.flatnonzero(answers == Answer.INDEX_FULL)
+            if not self._intake.take():
+                break
+        for at in left.tolist():  # few: each has other rivals, of whom one has to leave
+            one = commits.some(np.array([at]))
+            if self._space.make_entry(one.digests, now):
+                answers[at] = self._ledger.commit(user, *one)[0]
+                self._intake.take()
+        self._intake.refuse(commits.digests[answers == Answer.INDEX_FULL])
+        return answers
 
     def _leave(self, slots: Ints, cause: Cause) -> Evicted:
         if not len(slots):
@@ -368,10 +286,8 @@ class Catalog:
         return self._evictor.leave(self._index.read(slots), cause)
 
 
-def _of_states(states: NDArray[np.uint8], reserved: Answer) -> Answers:
-    """What is said of attempts in these states; `reserved` of those that stand."""
-    said = np.array([Answer.UNKNOWN, Answer.LATE, reserved, Answer.LATE], np.uint8)
-    return said[states]
+def _words(column: NDArray[np.integer[Any]]) -> Words:
+    return column.astype(np.uint64, copy=False)
 
 
 def _found(slots: Ints) -> Answers:

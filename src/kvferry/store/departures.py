@@ -41,16 +41,17 @@ class Departures:
 
     def leave(self, entries: Entries, cause: Cause) -> int:
         """Take these objects out; bytes that became free at once."""
-        entries = entries[np.argsort(entries["generation"])]
         slots, generations = entries["slot"].astype(np.int64), _column(entries, "generation")
         self._index.mark(slots, generations)
         self.remember(entries["digest"], cause)
-        held = self._hazards(generations)
+        held = self._held(generations)
         self._index.remove(slots, generations)
         offsets, rooms = entries["offset"].astype(np.int64), entries["room"].astype(np.int64)
-        self._keep(generations[held], offsets[held], rooms[held])
-        self._extents.give(offsets[~held], rooms[~held])
-        return int(rooms[~held].sum())
+        if held.any():
+            self._keep(generations[held], offsets[held], rooms[held])
+            offsets, rooms = offsets[~held], rooms[~held]
+        self._extents.give(offsets, rooms)
+        return int(rooms.sum())
 
     def settle(self) -> int:
         """Free what nobody holds any more; its bytes."""
@@ -65,11 +66,15 @@ class Departures:
 
     def remember(self, digests: NDArray[np.uint64], cause: Cause) -> None:
         """Why these are not there."""
-        self._ghosts.tell(prints_of(digests), np.full(len(digests), cause, np.uint32))
+        self._ghosts.tell(prints_of(digests), np.full(len(digests), int(cause), np.uint32))
+
+    def _held(self, generations: Words) -> NDArray[np.bool_]:
+        order = generations.argsort()
+        held = np.empty(len(order), np.bool_)
+        held[order] = self._hazards(generations[order])
+        return held
 
     def _keep(self, generations: Words, offsets: Ints, rooms: Ints) -> None:
-        if not len(generations):
-            return
         generations = np.concatenate((self._generations, generations))
         order = np.argsort(generations)
         self._generations = generations[order]

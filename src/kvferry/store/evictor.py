@@ -18,6 +18,7 @@ __all__ = ["Evictor"]
 
 
 NOTHING = Evicted()
+PRESSURE = (int(Pin.SOFT), int(Pin.HARD))  # from which pin on objects stay, at first and at last
 
 
 class Evictor:
@@ -43,7 +44,7 @@ class Evictor:
         Bytes that wait for a reader do not count: others leave in their place.
         """
         gone = NOTHING
-        for firm in (Pin.SOFT, Pin.HARD):
+        for firm in PRESSURE:
             while gone.bytes < needed:
                 more = self._round(needed - gone.bytes, now, firm)
                 if not more.objects:
@@ -53,7 +54,7 @@ class Evictor:
 
     def displace(self, slots: Ints, now: int) -> Evicted:
         """The first of these slots to leave does, with its group; nothing: none of them may."""
-        for firm in (Pin.SOFT, Pin.HARD):
+        for firm in PRESSURE:
             free = slots[~self._stays(slots, now, firm)]
             first = self._policy.first(free)
             if len(first):
@@ -65,7 +66,7 @@ class Evictor:
         """Neighbours that may leave do, of the fewest bytes that with the holes span `room`."""
         entries = self._index.scan(0, self._index.capacity)
         slots = entries["slot"].astype(np.int64)
-        movable = ~self._stays(slots, now, Pin.HARD) & ~self._policy.blocked(slots)
+        movable = ~self._stays(slots, now, max(PRESSURE)) & ~self._policy.blocked(slots)
         slots, entries = slots[movable], entries[movable]
         rooms = entries["room"].astype(np.int64)
         starts = np.concatenate((entries["offset"].astype(np.int64), holes[0]))
@@ -96,7 +97,7 @@ class Evictor:
             said.append("what has left is leased or pinned")
         return said
 
-    def _round(self, needed: int, now: int, firm: Pin) -> Evicted:
+    def _round(self, needed: int, now: int, firm: int) -> Evicted:
         victims = self._policy.victims(needed, lambda slots: self._stays(slots, now, firm))
         return self._see_off(victims) if len(victims) else NOTHING
 
@@ -112,11 +113,15 @@ class Evictor:
 
     def _forget(self, entries: Entries, slots: Ints, cause: Cause) -> Evicted:
         self.leases.vacate(slots)
-        self._pins[slots] = Pin.NONE
+        self._unpin(slots)
         freed = self._departures.leave(entries, cause)
         return Evicted(len(slots), freed, int(entries["room"].sum()) - freed)
 
-    def _stays(self, slots: Ints, now: int, firm: Pin) -> NDArray[np.bool_]:
+    def _unpin(self, slots: Ints) -> None:
+        pinned = slots[self._pins[slots].nonzero()]  # memory of others stays untouched
+        self._pins[pinned] = 0
+
+    def _stays(self, slots: Ints, now: int, firm: int) -> NDArray[np.bool_]:
         """Which of these may not leave: held themselves, or by a member of their group."""
         stays = self._held(slots, now, firm)
         walk = self.groups.next(slots)
@@ -127,5 +132,5 @@ class Evictor:
             walk[~going] = slots[~going]
         return stays
 
-    def _held(self, slots: Ints, now: int, firm: Pin) -> NDArray[np.bool_]:
+    def _held(self, slots: Ints, now: int, firm: int) -> NDArray[np.bool_]:
         return self.leases.held(slots, now) | (self._pins[slots] >= firm)

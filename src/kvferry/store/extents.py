@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,10 @@ UNIT = 64  # bytes; every offset and room is a multiple of it
 STEP = 5  # 2**STEP rooms from one power of two to the next: at most 1/32 of a room is idle
 NOWHERE = -1
 
-Ints = NDArray[np.int64]
+Ints: TypeAlias = NDArray[np.int64]
+Numbers: TypeAlias = "array[int]"
+
+NONE = np.empty(0, np.int64)
 
 
 class Extents:
@@ -29,7 +33,7 @@ class Extents:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity - capacity % UNIT
         self.free = 0
-        self._lists: dict[int, tuple[array[int], array[int]]] = {}
+        self._lists: dict[int, tuple[Numbers, Numbers]] = {}
         self._filled = 0  # bit c: the list of class c is not empty
         self._scattered = False  # something was given back since neighbours were joined
         if self.capacity:
@@ -37,17 +41,21 @@ class Extents:
 
     def rooms(self, sizes: Ints) -> Ints:
         """The rooms that objects of these sizes get; an empty one gets the smallest."""
+        if _alike(sizes):
+            return np.full(len(sizes), self._room(int(sizes[0])))
         rooms = rooms_of(sizes)
         return np.where(sizes <= self.capacity, np.minimum(rooms, self.capacity), rooms)
 
     def take(self, rooms: Ints) -> Ints:
         """An offset for each room, or NOWHERE; the largest are placed first."""
+        if _alike(rooms):
+            found = self._take(int(rooms[0]), len(rooms))
+            return found if len(found) == len(rooms) else _padded(found, len(rooms))
         offsets = np.full(len(rooms), NOWHERE, np.int64)
         kinds, kind = np.unique(rooms, return_inverse=True)
         for number in range(len(kinds) - 1, -1, -1):
             wanted = np.flatnonzero(kind == number)
-            found = self._take(int(kinds[number]), len(wanted))
-            offsets[wanted[: len(found)]] = found
+            offsets[wanted] = _padded(self._take(int(kinds[number]), len(wanted)), len(wanted))
         return offsets
 
     def give(self, offsets: Ints, rooms: Ints) -> None:
@@ -70,6 +78,10 @@ class Extents:
         order = np.argsort(starts)
         return starts[order], sizes[order]
 
+    def _room(self, size: int) -> int:
+        room = room_of(size)
+        return min(room, self.capacity) if size <= self.capacity else room
+
     def _take(self, room: int, count: int) -> Ints:
         """Up to `count` rooms of one size."""
         found = self._pick(room, count)
@@ -80,20 +92,21 @@ class Extents:
         return found
 
     def _pick(self, room: int, count: int) -> Ints:
-        own = int(_floor_class(np.array([room]))[0])
-        picked = [self._whole(own, room, count)]
+        own = _class_of(room)
+        picked = [self._whole(own, room, count)] if self._filled >> own & 1 else [NONE]
         count -= len(picked[0])
         while count and (larger := self._filled >> own + 1):
             at = own + (larger & -larger).bit_length()
             picked.append(self._carve(at, room, count))
             count -= len(picked[-1])
-        return np.concatenate(picked)
+        return np.concatenate(picked) if len(picked) > 1 else picked[0]
 
     def _whole(self, at: int, room: int, count: int) -> Ints:
         """Holes of the room's own class, their ends left over."""
-        if not self._filled >> at & 1:
-            return np.empty(0, np.int64)
-        starts, sizes = self._pop(at, count)
+        listed, rooms = self._pop(at, count)
+        starts, sizes = _ints(listed), _ints(rooms)
+        if rooms.count(room) == len(rooms):
+            return starts
         fits = sizes >= room  # not all, where the room is cut at the end of the pool
         self._file(starts[~fits], sizes[~fits])
         starts, sizes = starts[fits], sizes[fits]
@@ -102,16 +115,16 @@ class Extents:
 
     def _carve(self, at: int, room: int, count: int) -> Ints:
         """One hole of a larger class, cut into as many rooms as it has and are wanted."""
-        starts, sizes = self._pop(at, 1)
-        pieces = min(int(sizes[0]) // room, count)
+        (start,), (size,) = self._pop(at, 1)
+        pieces = min(size // room, count)
         used = pieces * room
-        if sizes[0] > used:
-            self._file(starts + used, sizes - used)
-        return starts + np.arange(pieces) * room
+        if size > used:
+            self._file(np.array([start + used]), np.array([size - used]))
+        return np.arange(start, start + used, room)
 
-    def _pop(self, at: int, count: int) -> tuple[Ints, Ints]:
+    def _pop(self, at: int, count: int) -> tuple[Numbers, Numbers]:
         starts, sizes = self._lists[at]
-        out = np.array(starts[-count:], np.int64), np.array(sizes[-count:], np.int64)
+        out = starts[-count:], sizes[-count:]
         del starts[-count:], sizes[-count:]
         if not starts:
             del self._lists[at]
@@ -119,15 +132,21 @@ class Extents:
         return out
 
     def _file(self, starts: Ints, sizes: Ints) -> None:
+        if _alike(sizes):
+            self._list(_class_of(int(sizes[0])), starts, sizes)
+            return
         classes = _floor_class(sizes)
         for at in set(classes.tolist()):
             members = classes == at
-            if at not in self._lists:
-                self._lists[at] = array("q"), array("q")
-                self._filled |= 1 << at
-            listed, rooms = self._lists[at]
-            listed.frombytes(starts[members].tobytes())
-            rooms.frombytes(sizes[members].tobytes())
+            self._list(at, starts[members], sizes[members])
+
+    def _list(self, at: int, starts: Ints, sizes: Ints) -> None:
+        if at not in self._lists:
+            self._lists[at] = array("q"), array("q")
+            self._filled |= 1 << at
+        listed, rooms = self._lists[at]
+        listed.frombytes(starts.tobytes())
+        rooms.frombytes(sizes.tobytes())
 
     def _join(self) -> None:
         """Neighbours become one hole."""
@@ -145,8 +164,8 @@ class Extents:
 
     def _all(self) -> tuple[Ints, Ints]:
         lists = list(self._lists.values()) or [(array("q"), array("q"))]
-        starts = np.concatenate([np.array(listed, np.int64) for listed, _ in lists])
-        return starts, np.concatenate([np.array(rooms, np.int64) for _, rooms in lists])
+        starts = np.concatenate([_ints(listed) for listed, _ in lists])
+        return starts, np.concatenate([_ints(rooms) for _, rooms in lists])
 
 
 def rooms_of(sizes: Ints) -> Ints:
@@ -154,6 +173,37 @@ def rooms_of(sizes: Ints) -> Ints:
     units = np.maximum(-(-sizes // UNIT), 1)
     shift = _shift(units)
     return (-(-units >> shift) << shift) * UNIT
+
+
+def room_of(size: int) -> int:
+    """The same of one."""
+    units = max(-(-size // UNIT), 1)
+    shift = _shift_of(units)
+    return (-(-units >> shift) << shift) * UNIT
+
+
+def _alike(sizes: Ints) -> bool:
+    """Are these some, and of one size?"""
+    return len(sizes) == 1 or (len(sizes) > 1 and bool((sizes == sizes[0]).all()))
+
+
+def _ints(numbers: Numbers) -> Ints:
+    """The same memory; the numbers cannot become fewer or more as long as it is used."""
+    return np.frombuffer(numbers, np.int64)
+
+
+def _padded(found: Ints, count: int) -> Ints:
+    return np.append(found, np.full(count - len(found), NOWHERE))
+
+
+def _class_of(size: int) -> int:
+    units = size // UNIT
+    shift = _shift_of(units)
+    return (shift << STEP) + (units >> shift)
+
+
+def _shift_of(units: int) -> int:
+    return max(units.bit_length() - 1 - STEP, 0)
 
 
 def _floor_class(sizes: Ints) -> Ints:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .attempts import Attempts, State
 from .departures import Departures
 from .evictor import Evictor
 from .extents import Extents
 from .policies import Policy
-from .table import Entries, IndexLike, Ints
+from .table import Entries, IndexLike, Ints, LedgerLike
 
 __all__ = ["complaints"]
 
@@ -20,22 +19,22 @@ def complaints(
     index: IndexLike,
     extents: Extents,
     policy: Policy,
-    attempts: Attempts,
+    ledger: LedgerLike,
     departures: Departures,
     evictor: Evictor,
 ) -> list[str]:
     """A sentence for each rule that is broken."""
     entries = index.scan(0, index.capacity)
     slots = entries["slot"].astype(np.int64)
-    rows = attempts.open_rows()
+    reserved, reserved_rooms = ledger.extents()
     holes, sizes = extents.holes()
-    starts = [entries["offset"].astype(np.int64), attempts.offsets[rows], departures.offsets]
-    rooms = [entries["room"].astype(np.int64), attempts.rooms[rows], departures.rooms]
+    starts = [entries["offset"].astype(np.int64), reserved, departures.offsets]
+    rooms = [entries["room"].astype(np.int64), reserved_rooms, departures.rooms]
     return [
         *_about_objects(index, entries, slots),
         *_about_policy(policy, slots, rooms[0]),
         *_about_bytes(extents, np.concatenate([*starts, holes]), np.concatenate([*rooms, sizes])),
-        *_about_attempts(attempts, rows),
+        *_about_reservations(ledger, reserved_rooms),
         *evictor.complaints(slots),
     ]
 
@@ -72,7 +71,6 @@ def _about_bytes(extents: Extents, starts: Ints, rooms: Ints) -> Iterator[str]:
         yield "free bytes are counted wrong"
 
 
-def _about_attempts(attempts: Attempts, rows: Ints) -> Iterator[str]:
-    counted = attempts.bytes(State.RESERVED) + attempts.bytes(State.QUARANTINED)
-    if counted != int(attempts.rooms[rows].sum()):
+def _about_reservations(ledger: LedgerLike, rooms: Ints) -> Iterator[str]:
+    if ledger.reserved + ledger.quarantined != int(rooms.sum()):
         yield "bytes of reservations are counted wrong"

@@ -40,8 +40,6 @@ class Leases:
 
     def grant(self, user: int, slots: Ints, generations: Words, until: int) -> int:
         """A ticket; each slot counts once."""
-        slots, first = np.unique(slots, return_index=True)
-        generations = generations[first]
         ticket = next(self._tickets)
         self._leases[ticket] = _Lease(user, slots, generations, until)
         self._generation[slots] = generations
@@ -76,10 +74,13 @@ class Leases:
         return self._end_all([t for t, lease in self._leases.items() if lease.until <= now])
 
     def held(self, slots: Ints, now: int) -> NDArray[np.bool_]:
+        if not self._leases:
+            return np.zeros(len(slots), np.bool_)
         return self._until[slots] > now
 
     def vacate(self, slots: Ints) -> None:
         """What stood there has left; leases that name it hold nothing any more."""
+        slots = slots[self._count[slots] > 0]  # memory of what was never leased stays untouched
         self._until[slots] = 0
         self._count[slots] = 0
         self._generation[slots] = 0

@@ -1,4 +1,4 @@
-"""What a catalog asks of its index, native or a dict."""
+"""What a catalog asks of its index and its ledger, native or dicts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .answers import Digests
+from .answers import Answers, Digests
 
-__all__ = ["Entries", "IndexLike", "Ints", "Words", "prints_of"]
+__all__ = ["Arrivals", "Entries", "IndexLike", "Ints", "LedgerLike", "Words", "prints_of"]
 
 Ints: TypeAlias = NDArray[np.int64]
 Words: TypeAlias = NDArray[np.uint64]
 
 # Rows with the fields generation (0: nobody), digest, offset, length, room, attrs, slot, marked.
 Entries: TypeAlias = NDArray[Any]
+# Rows with the fields generation, print, room, expires (0: never), slot, parent (its slot or own).
+Arrivals: TypeAlias = NDArray[Any]
 
 
 class IndexLike(Protocol):
@@ -58,6 +60,67 @@ class IndexLike(Protocol):
 
     def rivals(self, digests: Digests) -> Ints:
         """(n, k): the slots in one of which each would have to stand."""
+
+
+class LedgerLike(Protocol):
+    """Extents given out to be written, and the way of what was written into the index.
+
+    An attempt is over with the commit or the abort that takes its extent; it is never used again.
+    """
+
+    @property
+    def index(self) -> IndexLike:
+        """Where its objects go."""
+
+    @property
+    def reserved(self) -> int:
+        """Bytes of extents that may become objects."""
+
+    @property
+    def quarantined(self) -> int:
+        """Bytes of extents that may not, and wait for their writers."""
+
+    @property
+    def left(self) -> int:
+        """How many more extents there may be."""
+
+    @property
+    def pending(self) -> int:
+        """How much `arrivals` would tell."""
+
+    def held(self, user: int) -> tuple[int, int]:
+        """Extents that a user has, and their bytes."""
+
+    def open(self, user: int, offsets: Ints, rooms: Ints) -> Words:
+        """An attempt for each extent. OverflowError: more than are left; nothing was opened."""
+
+    def commit(
+        self,
+        user: int,
+        attempts: Words,
+        digests: Digests,
+        lengths: Words,
+        attrs: Words | None = None,
+        parents: Digests | None = None,
+        expires: Words | None = None,
+    ) -> Answers:
+        """STORED, PRESENT, LATE, UNKNOWN, TOO_LARGE, or INDEX_FULL: the catalog has to help."""
+
+    def abort(self, user: int, attempts: Words) -> tuple[Answers, Ints, Ints]:
+        """ABORTED, LATE, UNKNOWN; offsets and rooms of what became free."""
+
+    def quarantine(self, user: int) -> int:
+        """None of a user's extents may become an object; their bytes."""
+
+    def gone(self, user: int) -> tuple[Ints, Ints]:
+        """Offsets and rooms of all extents of a user, which are free."""
+
+    def extents(self) -> tuple[Ints, Ints]:
+        """Offsets and rooms of all that is given out."""
+
+    def arrivals(self) -> tuple[Arrivals, Ints, Ints, Digests]:
+        """Since the last call: what was stored; offsets and rooms of extents that became free,
+        as their keys were present; what was refused and will not be stored."""
 
 
 def prints_of(digests: Digests) -> Words:

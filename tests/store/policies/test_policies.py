@@ -140,3 +140,19 @@ def test_what_comes_back_soon_joins_the_main_queue() -> None:
     back = slots([50])
     policy.insert(back, np.ones(1, np.int64), fives[20:21])
     assert policy.victims(100, nobody).tolist()[-1] == 50
+
+
+def test_uses_are_counted_however_many_there_are() -> None:
+    policy = S3Fifo(8)
+    policy.insert(slots([0, 1]), np.ones(2, np.int64), np.arange(2, dtype=np.uint64))
+    policy.touch(slots([0] * 256))
+    assert policy.victims(1, nobody).tolist() == [1]
+
+
+@pytest.mark.parametrize("policy", [Lru, S3Fifo, PrefixLru])
+def test_the_held_stay_behind_however_many_they_are(policy: type[Policy]) -> None:
+    one, count = policy(5000), 5000
+    one.insert(slots(range(count)), np.ones(count, np.int64), np.arange(count, dtype=np.uint64))
+    assert one.victims(2, lambda asked: asked < count - 1).tolist() == [count - 1]
+    assert one.victims(3, nobody).tolist() == [0, 1, 2]
+    assert (one.count, one.bytes) == (count - 4, count - 4)

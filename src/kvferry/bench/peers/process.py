@@ -7,34 +7,52 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 import numpy as np
 
 from ...errors import PeerError, UsageError
 from ..launch import hang_up
-from .asked import Asked
-from .messages import Answer, Request
+from .messages import Answer
 
-__all__ = ["Process", "start_process"]
+__all__ = ["Named", "Process", "code_of", "start_process"]
 
 T = TypeVar("T")
 
-PACKAGES = ("kvferry", "kvferry.bench", "kvferry.bench.peers")
+PACKAGES = ("kvferry", "kvferry.bench", "kvferry.bench.peers", "kvferry.bench.store")
 
-# Makes the packages without running what is in them: a Python of another version cannot load our
-# native module, and the processes of a pair have no use for it.
-START = f"""
+
+class Named(Protocol):
+    """A package, the Python that has it, and what pip calls it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def python(self) -> str: ...
+    @property
+    def install(self) -> str: ...
+
+
+def code_of(worker: str) -> str:
+    """Runs the module `worker` in a Python that need not be ours.
+
+    Makes the packages without running what is in them: a Python of another version cannot load our
+    native module, and the processes of a pair have no use for it.
+    """
+    return f"""
 import sys, types
 _, name, root, *homes = sys.argv
 sys.path += homes
 for package in {PACKAGES}:
     sys.modules[package] = types.ModuleType(package)
     sys.modules[package].__path__ = ["/".join([root, *package.split(".")])]
-from kvferry.bench.peers.worker import main
+from {worker} import main
 main(name)
 """
+
+
+PAIR = code_of("kvferry.bench.peers.worker")
 
 LAST_WORDS = 3  # lines
 
@@ -45,13 +63,13 @@ class Process:
     In a session of its own, so that an interrupt from the keyboard comes to us alone.
     """
 
-    def __init__(self, asked: Asked, role: str) -> None:
+    def __init__(self, asked: Named, role: str, code: str = PAIR) -> None:
         self._asked = asked
         self._name = f"the {role} of {asked.name}"
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end
         try:
             self._process = subprocess.Popen(
-                [asked.python, "-c", START, asked.name, *_homes()],
+                [asked.python, "-c", code, asked.name, *_homes()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
@@ -65,7 +83,7 @@ class Process:
     def pid(self) -> int:
         return self._process.pid
 
-    def say(self, request: Request) -> None:
+    def say(self, request: msgspec.Struct) -> None:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):  # what it answers, or does not, tells why
             self._process.stdin.write(msgspec.json.encode(request) + b"\n")
@@ -90,7 +108,7 @@ class Process:
             raise self._failed(f"failed: {answer.error}")
         return msgspec.json.decode(answer.value, type=kind)
 
-    def ask(self, request: Request, kind: type[T]) -> T:
+    def ask(self, request: msgspec.Struct, kind: type[T]) -> T:
         self.say(request)
         return self.hear(kind)
 
@@ -110,9 +128,9 @@ class Process:
 
 
 @contextmanager
-def start_process(asked: Asked, role: str) -> Iterator[Process]:
+def start_process(asked: Named, role: str, code: str = PAIR) -> Iterator[Process]:
     """Gone, and reaped, when the block is left."""
-    process = Process(asked, role)
+    process = Process(asked, role, code)
     try:
         yield process
     finally:

@@ -6,21 +6,19 @@ this folder and `verify`.
 
 from __future__ import annotations
 
-import mmap
 import os
 import select
 import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
-import numpy as np
 
 from .. import verify
 from ..verify import Verdict
+from .answering import answer_of, make_side, take_output
 from .messages import (
     Answer,
     Attend,
@@ -53,7 +51,7 @@ class Worker:
         self.pause: float | None = None
 
     def start(self, request: Start) -> Started:
-        self._words = _side(request.size)
+        self._words = make_side(request.size)
         address = self._words.ctypes.data
         self.package = self._make(address, request.size)
         return Started(self.package.card(), address)
@@ -98,7 +96,7 @@ _CARRY_OUT: dict[type, Callable[[Worker, Any], object]] = {
 
 def main(name: str) -> None:
     """Answer until nobody asks any more."""
-    answers = _take_output()
+    answers = take_output()
     worker = Worker(PACKAGES[name])
     while line := _next_line(worker):
         signal.alarm(REQUEST_SECONDS)
@@ -107,13 +105,6 @@ def main(name: str) -> None:
         signal.alarm(0)
     # Native threads of the package may still run: no destructors.
     os._exit(0)
-
-
-def _take_output() -> BinaryIO:
-    """Standard output is ours alone: what a package prints goes where its errors go."""
-    ours = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return os.fdopen(ours, "wb")
 
 
 def _next_line(worker: Worker) -> bytes:
@@ -125,23 +116,7 @@ def _next_line(worker: Worker) -> bytes:
 
 def _answer(worker: Worker, line: bytes) -> Answer:
     request: Any = msgspec.json.decode(line, type=Request)
-    try:
-        value = _CARRY_OUT[type(request)](worker, request)
-    except ImportError as error:
-        return Answer(error=str(error), absent=True)
-    except Exception as error:
-        return Answer(error=f"{type(error).__name__}: {error}")
-    return Answer(msgspec.Raw(msgspec.json.encode(value)))
-
-
-def _side(size: int) -> verify.Words:
-    """Memory of this process alone, in huge pages where there are any, each page touched."""
-    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    words = np.frombuffer(memory, np.uint64)
-    verify.poison(words)
-    return words
+    return answer_of(lambda: _CARRY_OUT[type(request)](worker, request))
 
 
 def _timed(calls: list[Callable[[], None]]) -> Ran:

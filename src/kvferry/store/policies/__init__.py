@@ -9,4 +9,6 @@ from .policy import Held, Policy, Slots
 from .prefix import PrefixLru
 from .s3fifo import S3Fifo
 
-__all__ = ["Held", "Lru", "Policy", "PrefixLru", "S3Fifo", "Slots"]
+__all__ = ["POLICIES", "Held", "Lru", "Policy", "PrefixLru", "S3Fifo", "Slots"]
+
+POLICIES: dict[str, type[Policy]] = {"lru": Lru, "s3fifo": S3Fifo, "prefix": PrefixLru}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from kvferry._core import Queue
+
 from .policy import Held, Policy, Slots
-from .queue import Queue
 
 __all__ = ["Lru"]
 
@@ -19,7 +20,7 @@ class Lru(Policy):
         self._queue = Queue(slots)
 
     def touch(self, slots: Slots) -> None:
-        self._queue.push(slots[self._queue.holds(slots)])
+        self._queue.move(slots)
 
     def members(self) -> Slots:
         return self._queue.members()
@@ -35,10 +36,10 @@ class Lru(Policy):
 
     def _victims(self, needed: int, held: Held) -> Slots:
         out, kept = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        while needed > 0 and len(slots := self._queue.pop(len(out))):
+        while needed > 0 and len(slots := self._queue.pop(self._about(needed, len(out)))):
             stays = held(slots)
-            freed = np.cumsum(np.where(stays, 0, self.sizes[slots]))
-            enough = int(np.searchsorted(freed, needed)) + 1
+            freed = np.where(stays, 0, self.sizes[slots]).cumsum()
+            enough = int(freed.searchsorted(needed)) + 1
             self._queue.give_back(slots[enough:])
             slots, stays = slots[:enough], stays[:enough]
             out.append(slots[~stays])

@@ -80,6 +80,10 @@ class Policy(ABC):
     @abstractmethod
     def _victims(self, needed: int, held: Held) -> Slots: ...
 
+    def _about(self, needed: int, turn: int) -> int:
+        """How many slots to look at for so many bytes, at each turn more: all may have to stay."""
+        return (needed * self.count // max(self.bytes, 1) + 1) << min(turn, 8)
+
     def _left(self, slots: Slots) -> None:
         self.count -= len(slots)
         self.bytes -= int(self.sizes[slots].sum())

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ghosts import Ghosts
+from kvferry._core import Ghosts, Queue
+
 from .policy import Held, Policy, Slots
-from .queue import Queue
 
 __all__ = ["S3Fifo"]
 
@@ -41,9 +41,8 @@ class S3Fifo(Policy):
         self._departed = 1  # how many have left the small queue, from 1; a ghost's word
 
     def touch(self, slots: Slots) -> None:
-        # Not in one step: a slot that occurs twice was used twice.
-        np.add.at(self._uses, slots, 1)
-        self._uses[slots] = np.minimum(self._uses[slots], MOST)
+        slots, times = np.unique(slots, return_counts=True)
+        self._uses[slots] = np.minimum(self._uses[slots] + times, MOST)
 
     def first(self, slots: Slots) -> Slots:
         small = self._small.first(slots)
@@ -53,14 +52,12 @@ class S3Fifo(Policy):
         return np.concatenate((self._small.members(), self._main.members()))
 
     def _insert(self, slots: Slots, prints: NDArray[np.uint64], parents: Slots) -> None:
-        self._uses[slots] = 0
         self._prints[slots] = prints
-        word = self._ghosts.recall(prints)
-        age = np.uint32(self._departed & 0xFFFFFFFF) - word
-        known = (word != 0) & (age <= self._main_count)
-        self._small.push(slots[~known])
-        self._small_bytes += int(self.sizes[slots[~known]].sum())
-        self._join_main(slots[known])
+        known = self._ghosts.recent(prints, self._departed & 0xFFFFFFFF, self._main_count)
+        fresh = slots[~known]
+        self._join_small(fresh)
+        if len(fresh) < len(slots):
+            self._join_main(slots[known])
 
     def _remove(self, slots: Slots) -> None:
         small = self._small.holds(slots)
@@ -84,7 +81,11 @@ class S3Fifo(Policy):
     def _from_small(self, excess: int, needed: int, held: Held) -> Slots:
         """`needed` bytes, or fewer when `excess` bytes have left this queue, either way."""
         out, kept = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        while needed > 0 and excess > 0 and len(slots := self._small.pop(len(out))):
+        while (
+            needed > 0
+            and excess > 0
+            and len(slots := self._small.pop(self._about(needed, len(out))))
+        ):
             stays = held(slots)
             leaves = ~stays & (self._uses[slots] < OFTEN)
             sizes = self.sizes[slots]
@@ -105,7 +106,7 @@ class S3Fifo(Policy):
 
     def _from_main(self, needed: int, held: Held) -> Slots:
         out, kept = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        while needed > 0 and len(slots := self._main.pop(len(out))):
+        while needed > 0 and len(slots := self._main.pop(self._about(needed, len(out)))):
             stays = held(slots)
             leaves = ~stays & (self._uses[slots] == 0)
             freed = np.cumsum(leaves * self.sizes[slots])
@@ -122,6 +123,11 @@ class S3Fifo(Policy):
         gone = np.concatenate(out)
         self._main_count -= len(gone)
         return gone
+
+    def _join_small(self, slots: Slots) -> None:
+        self._uses[slots] = 0
+        self._small_bytes += int(self.sizes[slots].sum())
+        self._small.push(slots)
 
     def _join_main(self, slots: Slots) -> None:
         self._uses[slots] = 0

@@ -1,0 +1,103 @@
+"""``kvferry node`` and ``kvferry why``."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..config import Options, from_environment
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..store import Cause
+
+__all__ = ["node", "why"]
+
+ABSENT = 1
+ENDS = {signal.SIGINT, signal.SIGTERM}
+
+# What a cause means to somebody who missed a key.
+_MEANS = {
+    "present": "it is there",
+    "never": "it was never stored there, or so long ago that it is forgotten",
+    "evicted": "it had to leave a full pool, as the policy chose",
+    "expired": "its time to live was over",
+    "removed": "somebody removed it",
+    "refused": "it was to be stored, and was refused",
+    "drained": "the node was drained",
+    "node_gone": "its node is not there",
+    "corrupt": "its bytes were not what was stored",
+    "other_tenant": "it belongs to another tenant",
+}
+
+
+def node(
+    dram: Annotated[str, typer.Option(help="bytes of the pool")] = "1GiB",
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="unix:///path or host:port, more than once [default: unix://$XDG_RUNTIME_DIR/kvferry]",
+            show_default=False,
+        ),
+    ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option(help="address of another node that users ask, too; more than once"),
+    ] = None,
+    policy: Annotated[str, typer.Option(help="lru, s3fifo or prefix")] = "lru",
+    objects: Annotated[
+        int | None, typer.Option(help="how many at most", show_default="as many as of 8 KiB")
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(help="seconds that leases have to end when the node is stopped")
+    ] = 10.0,
+) -> None:
+    """Keep this host's store, until SIGINT or SIGTERM; then drain it and end."""
+    from ..engine import Engine
+    from ..store.node import Node, Service
+    from ..store.user.addresses import bytes_in
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)  # in the threads to come, too
+    options = from_environment()
+    addresses = listen or [_default_address(options)]
+    with Engine(*addresses, options=options) as engine:
+        kept = Node(engine, bytes_in(dram), policy=policy, objects=objects, peers=tuple(peer or ()))
+        service = Service(kept)
+        print(f"kvferry node: {dram} at {', '.join(engine.addresses)}", flush=True)
+        signal.sigwait(ENDS)
+        service.close(grace)
+
+
+def why(
+    key: Annotated[str, typer.Argument(help="the key, as text")],
+    at: Annotated[
+        str | None,
+        typer.Option(help="address of a node [default: this host's]", show_default=False),
+    ] = None,
+) -> None:
+    """Tell why a key is not in the store. Exit status 0: it is there, 1: it is not."""
+    from ..store import Cause, Store
+
+    options = from_environment()
+    with Store(at or _default_address(options), options=options) as store:
+        found = store.why(key)
+    where = "" if found.node is None else f" ({found.node})"
+    print(f"{key}: {_name(found.cause)}: {_MEANS[_name(found.cause)]}{where}")
+    if found.cause is not Cause.PRESENT:
+        sys.exit(ABSENT)
+
+
+def _name(cause: Cause) -> str:
+    return cause.name.lower()
+
+
+def _default_address(options: Options) -> str:
+    if options.node_socket is None:
+        raise UsageError(
+            "XDG_RUNTIME_DIR is not set: name an address, such as unix:///run/kvferry",
+            cause="address",
+        )
+    return f"unix://{options.node_socket}"

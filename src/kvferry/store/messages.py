@@ -1,0 +1,281 @@
+"""What users and a node say to each other. Every request has an answer.
+
+request    answer     meaning
+Join       Joined     who calls becomes a user; again: once more
+Leave      Told       one joining less; the last one gives back all that the user had
+Reserve    Extents    places to write into
+Commit     Told       what was written there becomes objects
+Abort      Told       nothing will be written there any more
+Remove     Told
+Locate     Located    where objects lie, and a lease on them
+Renew      Told       a lease lasts longer
+Release    Told       leases end
+Keep       Told       pins
+Group      Told       objects that are of use only together
+Why        Told       causes, not answers
+Look       Looked     figures
+Drain      Told       everything leaves, and nothing comes in
+
+A column is the bytes of an array, one row a key: of words (u64), of answers (u8), or of digests
+(2 x u64). Times are spans in nanoseconds, since two hosts have two clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, TypeAlias, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import PeerError, UsageError
+from .answers import Answers, Digests
+from .table import Ints, Words
+
+__all__ = [
+    "SERVICE",
+    "VERSION",
+    "Abort",
+    "Commit",
+    "Drain",
+    "Extents",
+    "Group",
+    "Join",
+    "Joined",
+    "Keep",
+    "Leave",
+    "Locate",
+    "Located",
+    "Look",
+    "Looked",
+    "Release",
+    "Remove",
+    "Renew",
+    "Reply",
+    "Request",
+    "Reserve",
+    "Told",
+    "Why",
+    "answers_in",
+    "check_rows",
+    "column_of",
+    "decode_reply",
+    "decode_request",
+    "digests_in",
+    "encode",
+    "expect",
+    "numbers_in",
+    "words_in",
+]
+
+SERVICE = "store"
+
+# Raised when a message changes its meaning; users and nodes of unequal versions do not talk.
+VERSION = 1
+
+Span: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+Column: TypeAlias = bytes
+
+
+class Join(msgspec.Struct, frozen=True, tag="join"):
+    """mapped: the user has the node's memory in its address space, and wants its own lines."""
+
+    version: int
+    mapped: bool
+
+
+class Joined(msgspec.Struct, frozen=True, tag="joined"):
+    """secret   of digests
+    stock    bytes that a user should at most have reserved ahead
+    lines    bytes of hazard lines in the user's own region; its desk follows them
+    entries  of the index
+    peers    addresses of other nodes, which may hold what this one has not
+    """
+
+    user: int
+    epoch: int
+    secret: bytes
+    pool: int
+    stock: int
+    lines: int
+    entries: int
+    longest_lease: Span
+    peers: tuple[str, ...]
+
+
+class Leave(msgspec.Struct, frozen=True, tag="leave"):
+    user: int
+
+
+class Reserve(msgspec.Struct, frozen=True, tag="reserve"):
+    sizes: Column
+
+
+class Extents(msgspec.Struct, frozen=True, tag="extents"):
+    answers: Column
+    attempts: Column
+    offsets: Column
+    rooms: Column
+
+
+class Commit(msgspec.Struct, frozen=True, tag="commit"):
+    """parents are digests, ttls spans, 0 for ever; none: of no key."""
+
+    attempts: Column
+    digests: Column
+    lengths: Column
+    parents: Column | None = None
+    ttls: Column | None = None
+
+
+class Abort(msgspec.Struct, frozen=True, tag="abort"):
+    attempts: Column
+
+
+class Remove(msgspec.Struct, frozen=True, tag="remove"):
+    digests: Column
+
+
+class Locate(msgspec.Struct, frozen=True, tag="locate"):
+    """done: tickets of leases that are not needed any more."""
+
+    digests: Column
+    lease: Span
+    done: Column = b""
+
+
+class Located(msgspec.Struct, frozen=True, tag="located"):
+    ticket: int
+    lease: Span
+    answers: Column
+    offsets: Column
+    lengths: Column
+
+
+class Renew(msgspec.Struct, frozen=True, tag="renew"):
+    ticket: int
+    lease: Span
+
+
+class Release(msgspec.Struct, frozen=True, tag="release"):
+    tickets: Column
+
+
+class Keep(msgspec.Struct, frozen=True, tag="keep"):
+    digests: Column
+    pin: int
+
+
+class Group(msgspec.Struct, frozen=True, tag="group"):
+    digests: Column
+
+
+class Why(msgspec.Struct, frozen=True, tag="why"):
+    digests: Column
+
+
+class Look(msgspec.Struct, frozen=True, tag="look"):
+    pass
+
+
+class Looked(msgspec.Struct, frozen=True, tag="looked"):
+    figures: dict[str, dict[str, int]]
+
+
+class Drain(msgspec.Struct, frozen=True, tag="drain"):
+    pass
+
+
+class Told(msgspec.Struct, frozen=True, tag="told"):
+    """One answer, or cause, per key; of a request without keys one."""
+
+    answers: Column
+
+
+Request: TypeAlias = (
+    Join
+    | Leave
+    | Reserve
+    | Commit
+    | Abort
+    | Remove
+    | Locate
+    | Renew
+    | Release
+    | Keep
+    | Group
+    | Why
+    | Look
+    | Drain
+)
+Reply: TypeAlias = Joined | Extents | Located | Looked | Told
+R = TypeVar("R", Joined, Extents, Located, Looked, Told)
+
+_encoder = msgspec.msgpack.Encoder()
+_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
+
+
+def encode(message: Request | Reply) -> bytes:
+    return _encoder.encode(message)
+
+
+def decode_request(body: bytes) -> Request:
+    """Raises UsageError for what is none."""
+    try:
+        return _requests.decode(body)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"not a request to a store: {error}", cause="protocol") from None
+
+
+def decode_reply(body: bytes, kind: type[R]) -> R:
+    """Raises PeerError for what is none of this kind."""
+    try:
+        reply = _replies.decode(body)
+    except msgspec.DecodeError as error:
+        raise PeerError(f"not an answer of a store: {error}", cause="protocol") from None
+    return expect(kind, reply)
+
+
+def expect(kind: type[R], reply: Reply) -> R:
+    if not isinstance(reply, kind):
+        wrong = type(reply).__name__
+        raise PeerError(f"a store answered {wrong}, not {kind.__name__}", cause="protocol")
+    return reply
+
+
+def words_in(*columns: Column) -> Sequence[Words]:
+    """Columns of words, all of one length. Raises UsageError for others."""
+    sizes = {len(column) for column in columns}
+    if len(sizes) > 1 or any(size % 8 for size in sizes):
+        raise UsageError("columns of a request do not fit each other", cause="protocol")
+    return [np.frombuffer(column, np.uint64) for column in columns]
+
+
+def numbers_in(*columns: Column) -> Sequence[Ints]:
+    """The same for words that stay below 2**63."""
+    arrays = [words.view(np.int64) for words in words_in(*columns)]
+    if any((array < 0).any() for array in arrays):
+        raise UsageError("a number of a request is out of range", cause="protocol")
+    return arrays
+
+
+def digests_in(column: Column) -> Digests:
+    if len(column) % 16:
+        raise UsageError("a column of digests has a part of one", cause="protocol")
+    return np.frombuffer(column, np.uint64).reshape(-1, 2)
+
+
+def answers_in(column: Column) -> Answers:
+    return np.frombuffer(column, np.uint8)
+
+
+def column_of(array: NDArray[np.generic]) -> Column:
+    return array.tobytes()
+
+
+def check_rows(count: int, *columns: NDArray[np.generic]) -> None:
+    """Raises PeerError unless an answer has a row for each of so many keys."""
+    if any(len(column) != count for column in columns):
+        raise PeerError("a store answered for other keys than were asked for", cause="protocol")

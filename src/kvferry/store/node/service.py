@@ -1,0 +1,144 @@
+"""A node at work: its service for users elsewhere, and the threads that look after it."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from ... import _core, log
+from ...engine import Caller
+from ...errors import PeerError, UsageError
+from .. import messages as m
+from ..clock import now
+from .members import Member
+from .node import Node
+from .verbs import answer, joined
+
+__all__ = ["Service"]
+
+logger = log.get("kvferry.store")
+
+TICK = 0.1  # seconds from one round of upkeep to the next
+SLICE = 1_000_000_000  # ns that the clerk waits at a stretch
+
+
+class Service:
+    """Answers users of a node until it is closed.
+
+    Two threads: one answers what users commit through their desks, one sees who is gone, what has
+    expired and whether the pool is too full.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._tend, name="kvferry-upkeep", daemon=True)]
+        if node.engine.addresses:
+            node.engine.serve_callers(m.SERVICE, self._serve)
+            clerk = threading.Thread(target=self._answer_desks, name="kvferry-clerk", daemon=True)
+            self._threads.append(clerk)
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def closed(self) -> bool:
+        return self._over.is_set()
+
+    def close(self, grace: float = 0.0) -> None:
+        """Stop. Whoever asks from now on is refused. Idempotent.
+
+        grace  seconds in which nothing more is taken in, and what is leased or being read may end
+        """
+        if self._over.is_set():
+            return
+        if grace:
+            self._drain(grace)
+        self._over.set()
+        self.node.clerk.wake()
+        for thread in self._threads:
+            thread.join()
+        self.node.close()
+
+    def _drain(self, grace: float) -> None:
+        end = now() + int(grace * 1e9)
+        while self.node.drain() and now() < end:
+            self._over.wait(TICK)
+
+    # ---- users elsewhere ----
+
+    def _serve(self, caller: Caller, body: bytes) -> bytes:
+        if self._over.is_set():
+            raise PeerError("the node is closed", cause="node_gone")
+        request = m.decode_request(body)
+        if isinstance(request, m.Join):
+            return m.encode(self._join(caller, request))
+        member = self.node.members.of(caller.epoch)
+        if member is None:
+            raise UsageError("who asks has not joined", cause="not_joined")
+        return m.encode(answer(self.node, member, request))
+
+    def _join(self, caller: Caller, request: m.Join) -> m.Joined:
+        if request.version != m.VERSION:
+            raise UsageError(
+                f"the user speaks version {request.version}, the node {m.VERSION}", cause="version"
+            )
+        if request.mapped and not caller.pid:
+            raise UsageError("a user that maps memory is of this host", cause="no_pid")
+        member = self.node.join(caller.epoch, caller.name, caller.pid, request.mapped)
+        return joined(self.node, member)
+
+    # ---- desks ----
+
+    def _answer_desks(self) -> None:
+        while not self._over.is_set():
+            for user, tray in self.node.clerk.serve(_core.now() + SLICE):
+                self._settle(user, tray)
+
+    def _settle(self, user: int, tray: int) -> None:
+        """What the ledger alone could not."""
+        clerk = self.node.clerk
+        attempts, digests, lengths, _, parents, expires = clerk.records(user, tray)
+        if len(attempts):
+            answers = self.node.settle(user, attempts, digests, lengths, parents, expires)
+            clerk.answer(user, tray, answers)
+
+    # ---- upkeep ----
+
+    def _tend(self) -> None:
+        while not self._over.wait(TICK):
+            try:
+                self._see_who_is_gone()
+                self._keep_order()
+            except Exception:  # the next round comes
+                logger.exception("a round of upkeep failed")
+
+    def _see_who_is_gone(self) -> None:
+        """A process on this host is gone when it has exited; one elsewhere when its channel is over
+        and quiet, and until then it may be writing."""
+        members = list(self.node.members)
+        callers = self.node.engine.callers  # asked later: who joined in between is connected
+        for member in members:
+            connected = member.epoch in callers or member.epoch == self.node.engine.epoch
+            if member.exited or not (connected or member.pid):
+                self.node.remove(member)
+            elif not connected and not member.silent:
+                self.node.silence(member)
+
+    def _keep_order(self) -> None:
+        with self.node.clerk:
+            self.node.hear_touches()
+            self._hear_misses()
+            self.node.catalog.trim(now())
+            self.node.catalog.expire(now())
+
+    def _hear_misses(self) -> None:
+        for member in self.node.members:
+            prints = np.zeros(0, np.uint64) if member.lines is None else member.lines.misses()
+            if len(prints):
+                self.node.tally.missed(self.node.catalog.recall(prints))
+
+
+def own_user(node: Node) -> Member:
+    """The process that the node is embedded in, as its user."""
+    return node.join(node.engine.epoch, node.engine.name, None, mapped=True)

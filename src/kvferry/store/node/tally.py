@@ -1,0 +1,48 @@
+"""What a node counts: how users' reads ended, why keys were not there, why objects left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import _core
+from ..answers import Cause
+from ..table import Words
+
+if TYPE_CHECKING:
+    from .members import Member
+
+__all__ = ["Tally"]
+
+
+class Tally:
+    """Sums since the node began; those of users that left are kept. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._reads = np.zeros(len(_core.COUNTERS), np.uint64)
+        self._misses = np.zeros(len(Cause), np.int64)
+
+    def keep(self, member: Member) -> None:
+        """The user leaves."""
+        if member.lines is not None:
+            self._reads += member.lines.counters()
+
+    def missed(self, causes: NDArray[np.uint8]) -> None:
+        """So many keys were not found, each for a Cause."""
+        self._misses += np.bincount(causes, minlength=len(Cause))[: len(Cause)]
+
+    def located(self, lengths: Words, absent: int) -> None:
+        """Objects of these lengths are read, or leased, from afar; so many others are absent."""
+        counted = {"hits": len(lengths), "bytes": int(lengths.sum()), "absent": absent}
+        self._reads += np.array([counted.get(name, 0) for name in _core.COUNTERS], np.uint64)
+
+    def reads(self, others: list[Words]) -> dict[str, int]:
+        """With the counters of users that are there."""
+        sums = sum(others, self._reads.copy())
+        return dict(zip(_core.COUNTERS, map(int, sums), strict=True))
+
+    def misses(self) -> dict[str, int]:
+        """By cause, as far as users could tell of each: a sample where there are very many."""
+        return {cause.name.lower(): int(self._misses[cause]) for cause in Cause}

@@ -1,0 +1,60 @@
+"""Many buffers of a caller to and from a node's pool on another host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...batch import Batch
+from ...engine import Channel, Transfer
+from ...errors import Full
+from ...memory import RemoteRegion
+from ..table import Ints
+
+__all__ = ["Watch", "read", "write"]
+
+Watch = Callable[[Transfer], None]
+
+
+def read(
+    channel: Channel,
+    pool: RemoteRegion,
+    offsets: Ints,
+    lengths: Ints,
+    outs: Sequence[Any],
+    watch: Watch,
+) -> None:
+    """Fill each buffer with the bytes from its offset of the pool on. Raises what reads raise, and
+    is quiet then; what the buffers hold is unspecified. `watch` is shown the transfer."""
+    batch = _batch(pool, offsets, lengths, outs)
+    if batch is None:
+        return
+    try:
+        transfer = channel.read_async(batch)
+    except Full:  # of slots: wait for one
+        channel.read(batch)
+        return
+    watch(transfer)
+    transfer.wait()
+
+
+def write(
+    channel: Channel, pool: RemoteRegion, offsets: Ints, lengths: Ints, sources: Sequence[Any]
+) -> None:
+    """The other way round."""
+    batch = _batch(pool, offsets, lengths, sources)
+    if batch is not None:
+        channel.write(batch)
+
+
+def _batch(
+    pool: RemoteRegion, offsets: Ints, lengths: Ints, buffers: Sequence[Any]
+) -> Batch | None:
+    """None: they hold no bytes at all."""
+    some = np.flatnonzero(lengths)
+    if not len(some):
+        return None
+    held = [buffers[at] for at in some.tolist()]
+    return Batch.buffers(held, pool, offsets[some], lengths[some])

@@ -1,0 +1,137 @@
+"""A node whose memory this process cannot map: asked where objects lie, then read one-sided."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...engine import Channel, Transfer
+from .. import messages as m
+from ..answers import Answer, Answers, Digests
+from ..clock import in_time, now
+from ..table import Ints, Words
+from . import carry
+from .buffers import sizes
+from .home import Home
+
+__all__ = ["Far", "Fetched"]
+
+LEASE = 5_000_000_000  # ns; a read that takes longer is asked for again, with a longer one
+TRIES = 3
+
+
+class Fetched(NamedTuple):
+    """FOUND, ABSENT, TOO_SMALL (nothing was written) or CHANGING each, and lengths in bytes."""
+
+    answers: Answers
+    lengths: Words
+
+
+class Far(Home):
+    """A user's place at a node elsewhere. Puts go the same way: reserve, write, commit."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.name = channel.peer
+        self._lock = threading.Lock()
+        self._done: list[int] = []  # tickets to give back with the next question
+        self.joined = self.ask(m.Join(m.VERSION, mapped=False), m.Joined)
+        self._pool = channel.regions["store.pool"]
+
+    @property
+    def gone(self) -> bool:
+        return self._channel.stale()
+
+    def ask(self, request: m.Request, kind: type[m.R], timeout: float | None = None) -> m.R:
+        if self._done and isinstance(request, m.Reserve | m.Remove | m.Drain):
+            self.ask(m.Release(self._tickets()), m.Told, timeout)  # nobody stays for our sake
+        return m.decode_reply(self._channel.call(m.SERVICE, m.encode(request), timeout), kind)
+
+    def write(self, offsets: Words, rooms: Words, sources: Sequence[Any]) -> None:
+        lengths = np.array(sizes(sources), np.int64)
+        carry.write(self._channel, self._pool, offsets.view(np.int64), lengths, sources)
+
+    def commit(
+        self,
+        attempts: Words,
+        digests: Digests,
+        lengths: Words,
+        parents: Digests | None,
+        ttls: Ints | None,
+        timeout: float | None,
+    ) -> Answers:
+        request = m.Commit(
+            m.column_of(attempts),
+            m.column_of(digests),
+            m.column_of(lengths),
+            None if parents is None else m.column_of(parents),
+            None if ttls is None else m.column_of(ttls),
+        )
+        return m.answers_in(self.ask(request, m.Told, timeout).answers).copy()
+
+    def fetch(
+        self,
+        digests: Digests,
+        room: Callable[[int, int], Any | None],
+        watch: Callable[[Transfer], None],
+    ) -> Fetched:
+        """Read what is there. `room(i, length)` gives the buffer for object i, which is that long,
+        or None: it is not wanted. `watch` is shown each transfer that may take long.
+
+        A read that did not end inside its lease is asked for again, with a longer one; what it
+        left in the buffer is never told as found.
+        """
+        answers = np.full(len(digests), Answer.CHANGING, np.uint8)
+        lengths = np.zeros(len(digests), np.uint64)
+        lease = LEASE
+        for _ in range(TRIES):
+            left = np.flatnonzero(answers == Answer.CHANGING)
+            if not len(left):
+                break
+            answers[left], lengths[left] = self._fetch(digests[left], left, room, watch, lease)
+            lease *= 4
+        return Fetched(answers, lengths)
+
+    def _fetch(
+        self,
+        digests: Digests,
+        which: NDArray[np.intp],
+        room: Callable[[int, int], Any | None],
+        watch: Callable[[Transfer], None],
+        lease: int,
+    ) -> Fetched:
+        asked = now()
+        located = self.ask(m.Locate(m.column_of(digests), lease, self._tickets()), m.Located)
+        try:
+            answers = m.answers_in(located.answers).copy()
+            offsets, lengths = m.numbers_in(located.offsets, located.lengths)
+            m.check_rows(len(digests), answers, offsets)
+            there = np.flatnonzero(answers == Answer.FOUND)
+            outs = [room(int(which[at]), int(lengths[at])) for at in there.tolist()]
+            refused = np.array([out is None for out in outs], np.bool_)
+            answers[there[refused]] = Answer.TOO_SMALL
+            there = there[~refused]
+            wanted = [out for out in outs if out is not None]
+            carry.read(self._channel, self._pool, offsets[there], lengths[there], wanted, watch)
+            if not in_time(asked, now(), located.lease):
+                answers[there] = Answer.CHANGING
+        finally:
+            self._give_back(located.ticket)
+        return Fetched(answers, lengths.view(np.uint64))
+
+    def _tickets(self) -> bytes:
+        with self._lock:
+            done, self._done = self._done, []
+        return np.array(done, np.uint64).tobytes()
+
+    def _give_back(self, ticket: int) -> None:
+        if ticket:
+            with self._lock:
+                self._done.append(ticket)
+
+    def leave(self) -> None:
+        self.ask(m.Leave(self.joined.user), m.Told)

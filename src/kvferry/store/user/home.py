@@ -1,0 +1,55 @@
+"""The node that a user puts into and asks first."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from .. import messages as m
+from ..answers import Answers, Digests
+from ..table import Ints, Words
+
+__all__ = ["Home"]
+
+
+class Home(ABC):
+    """A user's place at one node, from joining it to leaving it. Thread-safe.
+
+    joined  what the node said
+    name    of the node
+    """
+
+    joined: m.Joined
+    name: str
+
+    @property
+    @abstractmethod
+    def gone(self) -> bool:
+        """Is the node known to be gone, or to take this user for gone? Cheap."""
+
+    @abstractmethod
+    def ask(self, request: m.Request, kind: type[m.R], timeout: float | None = None) -> m.R:
+        """The node's reply, which is of this kind. Raises PeerError, Timeout or ClosedError when
+        none comes, UsageError for a request that is refused as a whole."""
+
+    @abstractmethod
+    def write(self, offsets: Words, rooms: Words, sources: Sequence[Any]) -> None:
+        """Copy each buffer to its extent; it is there on return. Raises what transfers raise."""
+
+    @abstractmethod
+    def commit(
+        self,
+        attempts: Words,
+        digests: Digests,
+        lengths: Words,
+        parents: Digests | None,
+        ttls: Ints | None,
+        timeout: float | None,
+    ) -> Answers:
+        """What was written becomes objects. Raises Timeout or PeerError; then each key may have
+        been stored or not, and doing it again is harmless."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Give everything back. Nothing is read or written by this place any more."""

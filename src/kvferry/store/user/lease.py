@@ -1,0 +1,74 @@
+"""A promise of a node that objects stay for a while."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import messages as m
+from ..answers import Answer, Digests
+from ..clock import in_time, now
+from .home import Home
+
+__all__ = ["Lease"]
+
+
+class Lease:
+    """Objects stay until it ends, is given back, or its user is gone. May be used as a context.
+
+    held     for which of the keys it was given, in their order: the others are not there
+    seconds  for how long it was given, which may be less than was asked for
+    """
+
+    def __init__(self, home: Home, ticket: int, span: int, asked: int, held: NDArray[np.bool_]):
+        self.held = held
+        self._home = home
+        self._ticket = ticket
+        self._span = span
+        self._asked = asked
+
+    @classmethod
+    def of(cls, home: Home, digests: Digests, seconds: float) -> Lease:
+        """Ask for one. Blocks; raises what asking raises."""
+        asked = now()
+        request = m.Locate(m.column_of(digests), span_of(seconds))
+        located = home.ask(request, m.Located)
+        answers = m.answers_in(located.answers)
+        m.check_rows(len(digests), answers)
+        return cls(home, located.ticket, located.lease, asked, answers == Answer.FOUND)
+
+    @property
+    def seconds(self) -> float:
+        return self._span / 1e9
+
+    @property
+    def valid(self) -> bool:
+        """Does it surely hold still?"""
+        return bool(self._ticket) and in_time(self._asked, now(), self._span)
+
+    def renew(self, seconds: float) -> bool:
+        """Have it last so long from now on, and never shorter than before. False: it has ended, and
+        the objects may have left."""
+        asked, span = now(), min(span_of(seconds), self._home.joined.longest_lease)
+        reply = self._home.ask(m.Renew(self._ticket, span), m.Told)
+        held = reply.answers == bytes([Answer.FOUND])
+        if held and asked + span > self._asked + self._span:
+            self._asked, self._span = asked, span
+        return held
+
+    def release(self) -> None:
+        """Give it back. Idempotent."""
+        ticket, self._ticket = self._ticket, 0
+        if ticket:
+            self._home.ask(m.Release(np.array([ticket], np.uint64).tobytes()), m.Told)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.release()
+
+
+def span_of(seconds: float) -> int:
+    """In nanoseconds."""
+    return max(0, min(int(seconds * 1e9), 1 << 61))

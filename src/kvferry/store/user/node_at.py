@@ -1,0 +1,136 @@
+"""A node by its address: the home there while it lasts, and another try when it is gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from ... import log
+from ...engine import Engine
+from ...errors import ClosedError, Error, PeerError, UsageError
+from .far import Far
+from .home import Home
+from .near import Mapped
+from .writer import Writer
+
+__all__ = ["NodeAt", "join"]
+
+logger = log.get("kvferry.store")
+
+PATIENCE = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between tries, the last again and again
+CONNECT = 3.0  # seconds that one try may take
+
+
+def join(engine: Engine, address: str, path: str = "auto") -> Home:
+    """Become a user of the node at `address`: with its memory mapped where `path` permits it.
+
+    Blocks. Raises what Engine.connect raises, and UsageError where no store answers.
+    """
+    channel = engine.connect(address, path=path, timeout=CONNECT)
+    try:
+        mapped = channel.regions["store.pool"].mapping is not None
+    except KeyError:
+        raise UsageError(
+            f"there is no store at {address}", cause="no_store", peer=channel.peer
+        ) from None
+    if mapped:
+        try:
+            return Mapped(channel)
+        except UsageError as error:
+            if error.cause != "no_pid":
+                raise
+    return Far(channel)
+
+
+class NodeAt:
+    """Thread-safe. The first home is made when it is asked for.
+
+    joining  makes a home; blocks
+    address  of the node
+    """
+
+    def __init__(
+        self,
+        address: str,
+        joining: Callable[[], Home],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.address = address
+        self._joining = joining
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._both: tuple[Home, Writer] | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self._why: Error | None = None
+
+    @property
+    def home(self) -> Home:
+        """Where this user is at home there. Raises PeerError while the node is gone; then blocks
+        now and then, for another try."""
+        return self.both[0]
+
+    @property
+    def both(self) -> tuple[Home, Writer]:
+        """The home, and what writes to it."""
+        both = self._both
+        if both is None or both[0].gone:
+            both = self._join()
+        return both
+
+    @property
+    def now(self) -> Home | None:
+        """The home, if there is one this moment."""
+        both = self._both
+        return None if both is None or both[0].gone else both[0]
+
+    def _join(self) -> tuple[Home, Writer]:
+        with self._lock:
+            if self._both is not None and not self._both[0].gone:
+                return self._both
+            if self._clock() < self._not_before:
+                raise self._gone()
+            self._both = None
+            try:
+                home = self._joining()
+            except ClosedError:
+                raise
+            except Error as error:
+                self._note(error)
+                raise self._gone() from error
+            self._failures, self._why = 0, None
+            self._both = home, Writer(home)
+            return self._both
+
+    def _note(self, error: Error) -> None:
+        wait = PATIENCE[min(self._failures, len(PATIENCE) - 1)]
+        self._failures += 1
+        self._not_before = self._clock() + wait
+        self._why = error
+        logger.info("the store at %s cannot be joined: %s", self.address, error)
+
+    def _gone(self) -> PeerError:
+        why = self._why.args[0] if self._why is not None else "not tried again yet"
+        return PeerError(
+            f"the store at {self.address} is not there: {why}",
+            cause="node_gone",
+            peer=self.address,
+        )
+
+    def leave(self) -> None:
+        """Give everything back, as far as the node is there to take it. Nobody joins any more."""
+        with self._lock:
+            both, self._both, self._joining = self._both, None, _closed
+        if both is None or both[0].gone:
+            return
+        home, writer = both
+        try:
+            writer.give_back()
+            home.leave()
+        except Error as error:
+            logger.info("leaving the store at %s: %s", self.address, error)
+
+
+def _closed() -> Home:
+    raise ClosedError("the store was closed", cause="closed")

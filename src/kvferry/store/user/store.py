@@ -1,0 +1,531 @@
+"""The store as a user sees it: keys and values."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import _core, config, log
+from ...engine import Engine, Transfer
+from ...errors import (
+    ClosedError,
+    Error,
+    ForkedError,
+    NoMemory,
+    PeerError,
+    RightsError,
+    Unsupported,
+    UsageError,
+)
+from .. import messages as m
+from ..answers import Answer, Pin
+from ..records import Limits
+from .addresses import bytes_in, places_of
+from .buffers import flat, flats, sizes, writable
+from .home import Home
+from .lease import Lease
+from .near import Embedded, Near
+from .node_at import NodeAt, join
+from .pending import Pending, Queue
+from .reading import Key, Reading, Why, nobody
+from .results import Results, error_of
+from .writer import Writer
+
+__all__ = ["Store"]
+
+logger = log.get("kvferry.store")
+
+LIMITS = Limits()
+
+
+class Store:
+    """Values by key, in the memory of this host's node and of nodes elsewhere. Thread-safe.
+
+    address  None: this process is the node. "unix:///path": the node that listens there.
+             "kv://host:port": a node elsewhere, asked beside the one of this host if there is one
+    options  of its engine; by default from the environment
+    path     that bytes take to nodes elsewhere, as Engine.connect takes it
+
+    The rest is for an embedded node alone:
+
+    size     bytes of its pool, a number or "1GiB"
+    policy   who leaves a full pool first: "lru", "s3fifo" or "prefix"
+    objects  how many there may be; by default as many as there are of 8 KiB
+    limits   watermarks and others, see Limits
+    listen   addresses at which other processes and hosts may use it
+    peers    addresses of other nodes, which are asked for what is not here
+
+    A key is text or bytes. A value is a contiguous buffer, of no bytes at least; it is stored whole
+    or not at all, and never changes. Every call may raise ClosedError after `close`, and UsageError
+    for what is no key or no buffer, before anything is done. A forked child is another user: its
+    first call joins anew, and views of its parent are not its own. An embedded node stays with the
+    process that made it.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        options: config.Options | None = None,
+        path: str = "auto",
+        size: int | str = "1GiB",
+        policy: str = "lru",
+        objects: int | None = None,
+        limits: Limits = LIMITS,
+        listen: Sequence[str] = (),
+        peers: Sequence[str] = (),
+    ) -> None:
+        self._options = options or config.from_environment()
+        self._path = path
+        self._asked = places_of(address, self._options)
+        if address is not None and (listen or peers):
+            raise UsageError("listen and peers are an embedded node's", cause="not_embedded")
+        self._node = partial(
+            _embed,
+            size=bytes_in(size),
+            policy=policy,
+            objects=objects,
+            limits=limits,
+            peers=tuple(peers),
+        )
+        self._listen = tuple(listen)
+        self._lock = threading.Lock()
+        self._over: Error | None = None
+        self._begin()
+        _open.add(self)
+        try:
+            self._own.home  # noqa: B018  whoever asks for a store wants to know that it is there
+        except PeerError as gone:
+            self.close()
+            raise _mistake(gone) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """As a user that nobody knows yet."""
+        self._inherited = False  # from a parent process, and not begun here yet
+        self._engine = Engine(*self._listen, options=self._options)
+        self._own = NodeAt(self._asked.own or self._engine.name, self._joining)
+        self._elsewhere: dict[str, NodeAt] = {}
+        self._reading = Reading(self._own, self._others)
+        self._queue: Queue | None = None
+
+    # ---- one key ----
+
+    def put(
+        self, key: Key, value: Any, *, ttl: float | None = None, parent: Key | None = None
+    ) -> Answer:
+        """Store a value: Answer.STORED, or PRESENT when the key was there, and stays as it was.
+
+        ttl     seconds after which it is gone
+        parent  the key without which this one is of no use, for the policy "prefix"
+
+        Blocks until the node has answered. Raises Full with the cause why there is no room (full,
+        leased, pinned, fragmented, index_full, draining), UsageError (too_large), PeerError and
+        Timeout: it may be stored or not, and doing it again is harmless.
+        """
+        home, writer = self._both()
+        secret = home.joined.secret
+        source = flat(value)
+        digests = _digests([key], secret)
+        if isinstance(home, Near) and home.reader.exists(digests)[0] == _core.HIT:
+            return Answer.PRESENT
+        (length,) = sizes([source])
+        answer = writer.put_one(
+            digests,
+            source,
+            length,
+            None if parent is None else _digests([parent], secret),
+            None if ttl is None else _spans(ttl, 1),
+            self._options.call_timeout,
+        )
+        if answer not in (Answer.STORED, Answer.PRESENT):
+            raise error_of(answer, home.name)
+        return answer
+
+    def get(self, key: Key) -> bytes | None:
+        """A copy of the value, or None: it is not there. Raises what get_into raises."""
+        status, block = self._block(key)
+        if block is not None:
+            with block as memory:
+                return bytes(memory)
+        if status == _core.ABSENT:
+            absent = nobody(1, Answer.ABSENT)
+            found, copies = self._reading.copies_elsewhere([key], absent, [None], _unwatched)
+        else:
+            found, copies = _asked(self._reading.copies, [key], _unwatched)
+        if found.answers[0] in (Answer.FOUND, Answer.ABSENT):
+            return copies[0]
+        raise error_of(Answer(int(found.answers[0])), self._own.address)
+
+    def get_into(self, key: Key, out: Any) -> int | None:
+        """Copy the value to the beginning of a writable buffer: its bytes, or None: not there.
+
+        Where it is in this host's memory nobody is asked. Raises UsageError (too_small, nothing was
+        written), PeerError (node_gone, corrupt, changing) and Full (busy); after these the buffer
+        is unspecified.
+        """
+        self._check()
+        home = self._own.now
+        if isinstance(home, Near):
+            try:
+                status, length = home.reader.get(key, out)
+            except (TypeError, ValueError, BufferError):
+                pass  # said more clearly below
+            else:
+                if status == _core.HIT:
+                    return length
+                if status == _core.ABSENT and not self._others():
+                    return None
+        found = _asked(self._reading.into, [key], [writable(flat(out))], _unwatched)
+        answer = Answer(int(found.answers[0]))
+        if answer is Answer.FOUND:
+            return int(found.lengths[0])
+        if answer is Answer.ABSENT:
+            return None
+        raise error_of(answer, self._own.address)
+
+    def view(self, key: Key) -> AbstractContextManager[memoryview | None]:
+        """The value where it lies, read-only, or None: `with store.view(key) as block:`.
+
+        It stays while the block is entered and any buffer made from it is in use; leaving the block
+        while there is one raises BufferError, and the value stays until that one is released. A
+        value of another host is copied here first. Raises what get_into raises.
+        """
+        status, block = self._block(key)
+        if block is not None:
+            return block
+        if status == _core.ABSENT and not self._others():
+            return nullcontext(None)
+        value = self.get(key)
+        return nullcontext(None if value is None else memoryview(value))
+
+    def exists(self, key: Key) -> bool:
+        """Is it there? Raises PeerError when its node is gone and nobody else has it."""
+        return bool(self.exists_batch([key])[0])
+
+    def remove(self, key: Key) -> bool:
+        """False: it was not there. Raises Full (leased) when a lease keeps it."""
+        answer = self.remove_batch([key])[0]
+        if answer in (Answer.REMOVED, Answer.ABSENT):
+            return answer is Answer.REMOVED
+        raise error_of(answer, self._own.address)
+
+    def why(self, key: Key) -> Why:
+        """Why a key is not there, as far as it is remembered."""
+        return _asked(self._checked().why, [key])
+
+    # ---- many keys ----
+
+    def put_batch(
+        self,
+        keys: Sequence[Key],
+        values: Sequence[Any],
+        *,
+        ttl: float | None = None,
+        parents: Sequence[Key] | None = None,
+    ) -> Results:
+        """Store many: an Answer each, as put gives or raises them."""
+        home, writer = self._both()
+        secret = home.joined.secret
+        sources = flats(values)
+        digests = _digests(keys, secret)
+        _same(len(keys), len(sources))
+        lengths = np.array(sizes(sources), np.int64)
+        answers = np.full(len(keys), Answer.PRESENT, np.uint8)
+        new = np.arange(len(keys))
+        if isinstance(home, Near):
+            new = np.flatnonzero(home.reader.exists(digests) != _core.HIT)
+        above = None if parents is None else _digests(parents, secret)
+        if above is not None:
+            _same(len(keys), len(above))
+        if len(new):
+            answers[new] = writer.put(
+                digests[new],
+                [sources[at] for at in new.tolist()],
+                lengths[new],
+                None if above is None else above[new],
+                None if ttl is None else _spans(ttl, len(new)),
+                self._options.call_timeout,
+            )
+        stored = answers == Answer.STORED
+        return Results(answers, np.where(stored, lengths, 0).astype(np.uint64))
+
+    def get_batch(self, keys: Sequence[Key]) -> list[bytes | None]:
+        """A copy of each value, None where there is none, for whatever reason."""
+        return _asked(self._checked().copies, keys, _unwatched)[1]
+
+    def get_batch_into(self, keys: Sequence[Key], outs: Sequence[Any]) -> Results:
+        """Fill each buffer with the value of its key: FOUND, ABSENT, TOO_SMALL ... each.
+
+        One message to each node that is asked at all. Buffers of keys that are not FOUND are
+        unspecified, of ABSENT and TOO_SMALL as they were.
+        """
+        return self._get_batch_into(keys, outs, _unwatched)
+
+    def exists_batch(self, keys: Sequence[Key]) -> NDArray[np.bool_]:
+        """Which are there? Raises PeerError when the own node is gone and one is found nowhere."""
+        answers = _asked(self._checked().exists, keys)
+        if (answers == Answer.NODE_GONE).any():
+            raise error_of(Answer.NODE_GONE, self._own.address)
+        found: NDArray[np.bool_] = answers == Answer.FOUND
+        return found
+
+    def remove_batch(self, keys: Sequence[Key]) -> Results:
+        """REMOVED, ABSENT or LEASED each, at the user's own node."""
+        return self._told(keys, lambda digests: m.Remove(digests))
+
+    # ---- while others work ----
+
+    def put_batch_async(
+        self,
+        keys: Sequence[Key],
+        values: Sequence[Any],
+        *,
+        ttl: float | None = None,
+        parents: Sequence[Key] | None = None,
+    ) -> Pending:
+        """The same as put_batch, in a thread of the store. Raises Full when very many wait."""
+        self._check()
+
+        def put(pending: Pending) -> Results:
+            pending.check()
+            return self.put_batch(keys, values, ttl=ttl, parents=parents)
+
+        return self._calls.start(put)
+
+    def get_batch_into_async(self, keys: Sequence[Key], outs: Sequence[Any]) -> Pending:
+        """The same as get_batch_into, in a thread of the store."""
+        self._check()
+
+        def get(pending: Pending) -> Results:
+            pending.check()
+            return self._get_batch_into(keys, outs, pending.watch)
+
+        return self._calls.start(get)
+
+    # ---- staying ----
+
+    def lease(self, keys: Sequence[Key], seconds: float) -> Lease:
+        """Keep objects for some time, as long as the node permits at most: a Lease to renew or to
+        give back. Which of them it holds stands in `lease.held`."""
+        home = self._both()[0]
+        digests = _digests(keys, home.joined.secret)
+        return Lease.of(home, digests, seconds)
+
+    def pin(self, keys: Sequence[Key], pin: Pin = Pin.HARD) -> Results:
+        """FOUND or ABSENT each. A soft pin falls when nothing else could leave; Pin.NONE ends it.
+        A pin ends with its object, and does not count who pinned."""
+        return self._told(keys, lambda digests: m.Keep(digests, int(pin)))
+
+    def group(self, keys: Sequence[Key]) -> Results:
+        """FOUND or ABSENT each. Objects of a group leave together."""
+        return self._told(keys, lambda digests: m.Group(digests))
+
+    # ---- looking ----
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """Figures of the own node: usage, reads, misses by cause, users."""
+        return self._both()[0].ask(m.Look(), m.Looked).figures
+
+    @property
+    def engine(self) -> Engine:
+        """Its own engine."""
+        return self._engine
+
+    def __repr__(self) -> str:
+        return f"<Store at {self._asked.own or 'this process'}>"
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """Leave. An embedded node ends, and what it stored is gone. Idempotent.
+
+        Blocks until what is under way is over. Views that are still in use keep their bytes.
+        """
+        with self._lock:
+            if self._over is not None:
+                return
+            self._over = ClosedError("the store was closed", cause="closed")
+        _open.discard(self)
+        if self._inherited:
+            return  # nothing here is this process's
+        if self._queue is not None:
+            self._queue.close()
+        for place in (*self._elsewhere.values(), self._own):
+            place.leave()
+        self._engine.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # ---- inside ----
+
+    def _joining(self) -> Home:
+        if self._asked.own is not None:
+            return join(self._engine, self._asked.own, self._path)
+        return self._node(self._engine)
+
+    def _others(self) -> list[NodeAt]:
+        """Nodes that are asked for what the own one has not."""
+        home = self._own.now
+        known = () if home is None else home.joined.peers
+        wanted = dict.fromkeys((*self._asked.others, *known))
+        if len(wanted) > len(self._elsewhere):
+            with self._lock:
+                for address in wanted:
+                    if address not in self._elsewhere:
+                        joining = partial(join, self._engine, address, self._path)
+                        self._elsewhere[address] = NodeAt(address, joining)
+        return list(self._elsewhere.values())
+
+    @property
+    def _calls(self) -> Queue:
+        with self._lock:
+            self._queue = self._queue or Queue()
+            return self._queue
+
+    def _check(self) -> None:
+        if self._inherited:
+            self._begin_anew()
+        if self._over is not None:
+            raise self._over.again()
+
+    def _checked(self) -> Reading:
+        self._check()
+        return self._reading
+
+    def _block(self, key: Key) -> tuple[int | None, _core.Block | None]:
+        """What this host's memory says of it, and the value where it lies there."""
+        self._check()
+        home = self._own.now
+        if not isinstance(home, Near):
+            return None, None
+        try:
+            return home.reader.block(key, home)
+        except (TypeError, UnicodeEncodeError) as error:
+            raise _blame([key], error) from None
+
+    def _both(self) -> tuple[Home, Writer]:
+        self._check()
+        return self._own.both
+
+    def _get_batch_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Any) -> Results:
+        reading = self._checked()
+        _same(len(keys), len(outs))
+        if isinstance(self._own.now, Near) and not isinstance(keys, str):
+            try:
+                return Results(*reading.into(keys, outs, watch))
+            except (TypeError, ValueError, BufferError):
+                pass  # of a key or a buffer: said more clearly below
+        targets = [writable(each) for each in flats(outs)]
+        return Results(*_asked(reading.into, keys, targets, watch))
+
+    def _told(self, keys: Sequence[Key], request: Any) -> Results:
+        """What the own node answers to a request about keys."""
+        home = self._both()[0]
+        digests = _digests(keys, home.joined.secret)
+        answers = m.answers_in(home.ask(request(m.column_of(digests)), m.Told).answers)
+        m.check_rows(len(digests), answers)
+        return Results(answers, np.zeros(len(digests), np.uint64))
+
+    def _forked(self) -> None:
+        """In a forked child: the engine is the parent's, and closed here by now."""
+        self._lock = threading.Lock()
+        if self._over is None and self._asked.own is None:
+            self._over = ForkedError("the node is in the parent process", cause="forked")
+        self._inherited = self._over is None
+
+    def _begin_anew(self) -> None:
+        with self._lock:
+            if self._inherited:
+                self._begin()
+
+
+def _embed(engine: Engine, **wanted: Any) -> Home:
+    from ..node import Node, Service  # who only uses nodes elsewhere does not need it
+
+    node = Node(engine, **wanted)
+    return Embedded(node, Service(node))
+
+
+def _mistake(gone: PeerError) -> BaseException:
+    """What keeps a node from being there, if it is of the caller's doing or of this machine's."""
+    why = gone.__cause__
+    return why if isinstance(why, (UsageError, RightsError, NoMemory, Unsupported)) else gone
+
+
+def _digests(keys: Sequence[Key], secret: bytes) -> NDArray[np.uint64]:
+    return _asked(_core.digest, keys, secret)
+
+
+R = TypeVar("R")
+
+
+def _asked(ask: Callable[..., R], keys: Sequence[Key], *more: Any) -> R:
+    """What it answers about these keys. Raises UsageError unless all are text or bytes."""
+    if isinstance(keys, (str, bytes)):
+        raise UsageError("a batch has a list of keys, not one", cause="key")
+    try:
+        return ask(keys, *more)
+    except (TypeError, UnicodeEncodeError) as error:
+        raise _blame(keys, error) from None
+
+
+def _blame(keys: Sequence[Any], error: Exception) -> Exception:
+    """Which key it was, if it was one."""
+    for index, key in enumerate(keys):
+        try:
+            _core.digest([key], bytes(16))
+        except (TypeError, UnicodeEncodeError) as reason:
+            return UsageError(f"a key is text or bytes: {reason}", cause="key", index=index)
+    return error
+
+
+def _same(keys: int, others: int) -> None:
+    if keys != others:
+        raise UsageError(f"{keys} keys and {others} others", cause="lengths")
+
+
+def _spans(ttl: float, count: int) -> NDArray[np.int64]:
+    if not 0 < ttl < 1e9:
+        raise UsageError(f"a value cannot live {ttl} seconds", cause="ttl")
+    return np.full(count, int(ttl * 1e9), np.int64)
+
+
+def _unwatched(transfer: Transfer) -> None:
+    """Nobody will cancel it."""
+
+
+# Stores that are open, for a forked child and for the end of the interpreter.
+_open: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for store in list(_open):
+        store._forked()
+
+
+def _close_all() -> None:
+    for store in list(_open):
+        try:
+            store.close()
+        except Exception:
+            logger.exception("closing %r at exit failed", store)
+
+
+os.register_at_fork(after_in_child=_forked)
+atexit.register(_close_all)

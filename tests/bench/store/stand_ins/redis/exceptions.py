@@ -1,0 +1,2 @@
+class RedisError(Exception):
+    pass

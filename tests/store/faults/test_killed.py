@@ -1,0 +1,93 @@
+"""A user is killed, at every step of what it does: what it had is free, and nobody reads its halves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.store.faults.actor import FAR, MAPPED, STEPS, Actor
+from tests.store.faults.keeper import Keeper
+
+MIB = 1 << 20
+BIG = MIB - 4096  # bytes: a quarter of the pool, what one user may have reserved
+
+
+def putting(step: str) -> Callable[[Keeper, Actor], None]:
+    def reach(node: Keeper, user: Actor) -> None:
+        user.brake(step)
+        user.begin("put", "struck", 1, BIG)
+        user.reach()
+        assert node.look()["reserved"] >= BIG
+
+    return reach
+
+
+def posted(node: Keeper, user: Actor) -> None:
+    """What it wrote lies on its desk, or is on its way, and the node stands still."""
+    putting("written")(node, user)
+    node.child.stop()
+    user.go()
+    if user.way == MAPPED:
+        user.posted()
+
+
+def viewing(node: Keeper, user: Actor) -> None:
+    assert user.put("struck", 1, BIG) == "STORED"
+    assert user.hold_view("struck") == 1
+    assert user.remove("struck") is True
+    if user.way == MAPPED:
+        assert node.look()["deferred"] >= BIG
+
+
+def leasing(node: Keeper, user: Actor) -> None:
+    assert user.put("struck", 1, BIG) == "STORED"
+    assert user.lease(["struck"], 50.0) == 1
+
+
+def idle(node: Keeper, user: Actor) -> None:
+    """It just joined."""
+
+
+MOMENTS: dict[str, Callable[[Keeper, Actor], None]] = {
+    "joined": idle,
+    **{step: putting(step) for step in STEPS},
+    "posted": posted,
+    "viewing": viewing,
+    "leasing": leasing,
+}
+
+
+@pytest.mark.parametrize("way", [MAPPED, FAR])
+def test_at_each_moment(keeper: Keeper, way: str) -> None:
+    with Actor(keeper) as witness:
+        for moment, reach in MOMENTS.items():
+            with Actor(keeper, way) as user:
+                reach(keeper, user)
+                user.kill()
+            keeper.child.resume()  # if it stood still
+            seen = keeper.until(users=1, silent=0, quarantined=0, deferred=0)
+            assert seen["reserved"] < BIG, (moment, seen)
+            found = witness.get("struck")
+            whole = {"posted": (None, 1), "leasing": (1,)}.get(moment, (None,))
+            assert found in whole, (moment, found)
+            assert witness.refill(moment, 1.2) > 0
+            witness.remove("struck")
+            assert witness.put("struck", 2, BIG) == "STORED"
+            assert witness.get("struck") == 2
+            assert witness.remove("struck") is True
+
+
+@pytest.mark.parametrize("size", [48 * MIB])
+def test_in_the_middle_of_a_large_read(addresses: list[str], reach: str, size: int) -> None:
+    with Keeper(addresses, size=2 * size) as node, Actor(node) as witness:
+        assert witness.put("large", 1, size) == "STORED"
+        with Actor(node, reach) as user:
+            user.to_come("read_until", "large", size, "SIGKILL")
+            assert user.child.wait() == -9
+        node.until(users=1)  # with the user its lease ends
+        assert witness.remove("large") is True
+        node.until(deferred=0, quarantined=0)
+        assert witness.put("large", 2, size) == "STORED"
+        assert witness.get("large") == 2
+
+

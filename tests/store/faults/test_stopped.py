@@ -1,0 +1,129 @@
+"""A user stands still, is taken for dead, and goes on when the pool was given to others again and again."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from tests.store.faults.actor import BESIDE, FAR, MAPPED, STEPS, Actor
+from tests.store.faults.keeper import QUICK, Keeper
+
+MIB = 1 << 20
+BIG = MIB - 4096
+LARGE = 32 * MIB
+
+
+WAYS = [MAPPED, BESIDE, FAR]
+
+
+def fallen_silent(node: Keeper, way: str, before: int = 0) -> Any:
+    """Wait until the node takes its second user for dead: one of this host has its things kept."""
+    if way == FAR:
+        return node.until(users=1, quarantined=0)
+    return node.until(silent=before + 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("step", STEPS)
+def test_in_mid_write(addresses: list[str], step: str, way: str) -> None:
+    with Keeper(addresses, QUICK) as node, Actor(node) as witness, Actor(node, way) as user:
+        user.brake(step)
+        user.begin("put", "struck", 1, BIG)
+        user.reach()
+        user.stop()
+        seen = fallen_silent(node, way)
+        assert seen["quarantined"] >= (0 if way == FAR else BIG)
+        before = witness.refill("before", 3)
+        assert node.look()["quarantined"] == seen["quarantined"]
+        assert witness.get("struck") is None
+
+        user.to_come("go")
+        user.resume()
+        user.child.hear()
+        assert user.end().split(":")[0] == "PeerError"
+        assert witness.get("struck") is None
+        assert witness.check([f"before-{at}" for at in range(before)]) > 0
+        witness.refill("after", 2)
+
+        assert user.put("struck", 2, BIG // 2) == "STORED"
+        assert witness.get("struck") == user.get("struck") == 2
+        assert user.put("witnessed", 3, 4096) == "STORED"
+        assert witness.get("witnessed") == 3
+        assert node.look()["quarantined"] == seen["quarantined"]
+
+
+@pytest.mark.parametrize("way", [MAPPED, FAR])
+def test_a_late_commit_is_refused(addresses: list[str], way: str) -> None:
+    """Its channel is taken for over while what it wrote lies on its desk, or is on its way."""
+    with Keeper(addresses, QUICK) as node, Actor(node) as witness, Actor(node, way) as user:
+        for round_ in range(3):
+            user.brake("written")
+            user.begin("put", f"struck-{round_}", 1, BIG // 2)
+            user.reach()
+            user.stop()
+            fallen_silent(node, way, round_)
+            witness.refill(f"round-{round_}", 1.2)
+            user.to_come("go")
+            user.resume()
+            user.child.hear()
+            assert user.end().split(":")[0] == "PeerError"
+            assert witness.get(f"struck-{round_}") is None
+            assert user.put(f"struck-{round_}", 2, 4096) == "STORED"
+
+
+@pytest.mark.parametrize("way", [MAPPED, FAR])
+def test_with_a_view(addresses: list[str], way: str) -> None:
+    with Keeper(addresses, QUICK) as node, Actor(node) as witness, Actor(node, way) as user:
+        assert witness.put("seen", 1, BIG) == "STORED"
+        assert user.hold_view("seen") == 1
+        user.stop()
+        fallen_silent(node, way)
+        assert witness.remove("seen") is True
+        witness.refill("others", 2)
+        if way == MAPPED:
+            assert node.look()["deferred"] >= BIG
+        user.resume()
+        assert user.check_views() == 1
+        assert user.get("others-0") in (0, None)
+        witness.refill("more", 2)
+        assert user.check_views() == 1
+        user.let_views()
+        node.until(deferred=0)
+
+
+def test_in_the_middle_of_a_large_read(addresses: list[str], reach: str) -> None:
+    """It leaves, and its place is written anew, while the reader stands still."""
+    with (
+        Keeper(addresses, size=2 * LARGE) as node,
+        Actor(node) as witness,
+        Actor(node, reach) as user,
+    ):
+        assert witness.put("large", 1, LARGE) == "STORED"
+        user.to_come("read_until", "large", LARGE, "SIGSTOP")
+        user.stopped()
+        if reach == MAPPED:
+            assert witness.remove("large") is True
+            assert node.look()["deferred"] >= LARGE
+        witness.refill("others", 2, MIB)
+        if reach == MAPPED:
+            assert node.look()["deferred"] >= LARGE
+        user.resume()
+        assert user.child.hear() == 1
+        node.until(deferred=0)
+        witness.refill("more", 2, MIB)
+
+
+def test_for_longer_than_its_lease(addresses: list[str]) -> None:
+    """A reader elsewhere stands still until its lease has ended: it asks again, or says so."""
+    with Keeper(addresses, size=2 * LARGE) as node, Actor(node) as witness, Actor(node, FAR) as user:
+        user.shorten_leases(0.3)
+        assert witness.put("large", 1, LARGE) == "STORED"
+        user.to_come("read_until", "large", LARGE, "SIGSTOP")
+        user.stopped()
+        while witness.remove("large") != True:  # noqa: E712  else it is why not
+            time.sleep(0.02)
+        witness.refill("others", 2, MIB)
+        assert witness.put("large", 2, LARGE) == "STORED"
+        user.resume()
+        assert user.child.hear() == 2
