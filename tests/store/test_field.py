@@ -317,6 +317,15 @@ def test_watermarks() -> None:
     assert host.there(40, 41) == [False, True]
 
 
+def test_trimming_goes_on_below_the_high_watermark_until_it_is_done() -> None:
+    host = Host(4096 * KIB, high=0.9, low=0.4)
+    host.put(*range(3700))
+    left = [host.catalog.trim(now=0).objects for _ in range(4)]
+    assert left == [1024, 1024, 3700 - 2 * 1024 - 1638, 0]
+    host.put(*range(5000, 5040))
+    assert host.catalog.trim(now=0) == Evicted()
+
+
 def test_objects_expire_unless_leased() -> None:
     host = Host(4 * KIB)
     got = host.catalog.reserve(1, np.full(2, KIB), 0)

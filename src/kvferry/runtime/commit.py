@@ -99,7 +99,7 @@ def huge_bytes(smaps: Iterable[str], address: int) -> int:
     """Bytes of the mapping at `address` that are mapped by huge pages, from /proc/self/smaps."""
     ours = False
     for line in smaps:
-        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+        if not line[:1].isupper():  # a mapping begins, with its addresses
             ours = line.startswith(f"{address:x}-")
         elif ours and line.startswith("ShmemPmdMapped:"):
             return int(line.split()[1]) << 10

@@ -1,8 +1,8 @@
 """The store: values by key, in the memory of nodes that many processes read without asking.
 
-    user/       Store: reads by index where memory is mapped, over a channel elsewhere; puts
-    node/       what keeps the objects of a host: services on an engine, users, upkeep
-    catalog     decides who stays: pure, over an index, the free space of a pool, a policy
+user/       Store: reads by index where memory is mapped, over a channel elsewhere; puts
+node/       what keeps the objects of a host: services on an engine, users, upkeep
+catalog     decides who stays: pure, over an index, the free space of a pool, a policy
 """
 
 from .answers import Answer, Cause, Kind, Pin

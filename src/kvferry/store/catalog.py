@@ -213,7 +213,8 @@ class Catalog:
         return self._space.evict(needed, now)
 
     def trim(self, now: int) -> Evicted:
-        """Above a high watermark, of bytes or of entries, objects leave down to the low one."""
+        """Above a high watermark, of bytes or of entries, objects leave down to the low one: some
+        thousand at a time, so that others get a turn. To be repeated until none leaves."""
         self._intake.take()
         return self._space.trim(now)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .answers import Answer, Digests
@@ -13,6 +15,8 @@ from .records import Evicted, Limits
 from .table import IndexLike, Ints
 
 __all__ = ["Space"]
+
+TRIM_AT_ONCE = 1024  # objects: a few milliseconds, in which nobody else is served
 
 
 class Space:
@@ -33,6 +37,7 @@ class Space:
         self._departures = departures
         self._evictor = evictor
         self._limits = limits
+        self._trimming = False  # above a low watermark, after a high one was passed
 
     # Bytes
 
@@ -65,9 +70,13 @@ class Space:
         return Evicted(0, freed, 0) + self._evictor.evict(needed - freed, now)
 
     def trim(self, now: int) -> Evicted:
-        """Down to the low watermarks, where a high one is passed."""
-        freed = self._departures.settle()
-        return Evicted(0, freed, 0) + self._evictor.evict(self._excess(), now)
+        """Down to the low watermarks, since a high one was passed; some at a time."""
+        freed = Evicted(0, self._departures.settle(), 0)
+        self._trimming = self._trimming or self._above(self._limits.high, 1)
+        excess = self._excess() if self._trimming else 0
+        gone = self._evictor.evict(min(excess, int(TRIM_AT_ONCE * self._mean())), now)
+        self._trimming = gone.objects > 0
+        return freed + gone
 
     # Entries
 
@@ -95,16 +104,25 @@ class Space:
             if offsets[at] == NOWHERE:
                 return
 
-    def _excess(self) -> int:
-        """Bytes above the low watermark, if the high one is passed; the same of entries."""
+    def _above(self, high: float, more: int) -> bool:
         used, capacity = self._extents.capacity - self._extents.free, self._extents.capacity
-        excess = used - self._limits.low * capacity if used > self._limits.high * capacity else 0
-        return max(int(excess), self._excess_entries(1))
+        return used > high * capacity or self._excess_entries(more) > 0
+
+    def _excess(self) -> int:
+        """Bytes above the low watermark; or of as many objects as entries are above theirs."""
+        used, capacity = self._extents.capacity - self._extents.free, self._extents.capacity
+        entries = self._index.count - self._limits.entries_low * self._index.capacity
+        return max(
+            math.ceil(used - self._limits.low * capacity), math.ceil(entries * self._mean()), 0
+        )
 
     def _excess_entries(self, more: int) -> int:
         """Bytes of as many mean objects as the index would have too many with `more` of them."""
         count, capacity = self._index.count + more, self._index.capacity
         if count <= self._limits.entries(capacity):
             return 0
-        mean = self._policy.bytes / max(self._policy.count, 1)
-        return int((count - self._limits.entries_low * capacity) * mean)
+        return int((count - self._limits.entries_low * capacity) * self._mean())
+
+    def _mean(self) -> float:
+        """Bytes of an object."""
+        return self._policy.bytes / max(self._policy.count, 1)

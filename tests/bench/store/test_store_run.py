@@ -6,6 +6,7 @@ import os
 import select
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -14,10 +15,13 @@ from rich.console import Console
 
 from kvferry.bench.result import write_json
 from kvferry.bench.store import Plan, Rival, run_store
+from kvferry.bench.store.messages import Open
+from kvferry.bench.store.party import open_party
 from kvferry.bench.store.result import Row, StoreResult
+from kvferry.bench.store.run import _open_rivals
 from kvferry.bench.store.table import lines, rows_table
 from kvferry.bench.store.tasks import TASKS, Op, Role, Task
-from kvferry.errors import UsageError
+from kvferry.errors import PeerError, UsageError
 
 MIB = 1 << 20
 STAND_INS = Path(__file__).parent / "stand_ins"
@@ -39,12 +43,6 @@ def _stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
 
-def plan(*ops: Op, objects: int = 0) -> Plan:
-    """Small blocks, a pool that is not full."""
-    tasks = tuple(task for task in TASKS if task.op in ops and task.block < MIB and not task.full)
-    return Plan(SIZE, 0.0, objects, tasks)
-
-
 def text_of(result: StoreResult) -> str:
     console = Console(width=160, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
     console.print(rows_table(result.rows))
@@ -59,14 +57,24 @@ def by(rows: list[Row], task: Task) -> dict[str, Row]:
     return {row.who: row for row in rows if (row.op, row.block, row.batch, row.full) == same}
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("_stand_ins")
 def test_every_task_is_measured_and_right(tmp_path: Path) -> None:
-    result = run_store(Plan(SIZE, 0.0, 3000))
+    rivals = [Rival("mooncake", sys.executable), Rival("redis", sys.executable)]
+    result = run_store(Plan(SIZE, 0.0, 3000), beside=rivals)
     assert result.verified
     assert result.absent == {}
     for task in TASKS:
         rows = by(result.rows, task)
-        assert set(rows) == {role.value for role in task.roles if role is not Role.RIVAL}
-        for who, row in rows.items():
+        ours = {role.value for role in task.roles if role is not Role.RIVAL}
+        theirs = {"mooncake", "redis"} if Role.RIVAL in task.roles else set()
+        assert set(rows) == ours | theirs
+        for name in theirs:
+            assert rows[name].verified
+            assert rows[name].wanted == []
+            assert rows[name].of_embedded
+        for who in ours:
+            row = rows[who]
             assert row.calls in (1, 2, 4)
             assert 0 < row.p50_us <= row.p99_us
             assert row.mkeys > 0
@@ -93,66 +101,69 @@ def test_every_task_is_measured_and_right(tmp_path: Path) -> None:
     assert "at 3,000 objects (wanted: at most 350" in text
     assert "…" not in text
     write_json(result, tmp_path / "store.json")
-    assert msgspec.json.decode((tmp_path / "store.json").read_bytes(), type=StoreResult) == result
+    read = msgspec.json.decode((tmp_path / "store.json").read_bytes(), type=StoreResult)
+    assert read.rows == result.rows
 
 
 @pytest.mark.usefixtures("_stand_ins")
-def test_other_stores_stand_beside_ours() -> None:
+def test_a_short_run_finds_the_byte_that_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_FAULT", "corrupt")  # of mooncake's
     rivals = [Rival("mooncake", sys.executable), Rival("redis", sys.executable)]
-    todo = plan(Op.GET, Op.GET_BATCH, Op.EXISTS_BATCH, Op.PUT, Op.PUT_BATCH)
-    result = run_store(todo, beside=rivals)
-    assert result.verified
-    assert result.absent == {}
-    for task in todo.tasks:
-        rows = by(result.rows, task)
-        for name in ("mooncake", "redis"):
-            row = rows[name]
-            assert row.verified
-            assert row.wanted == []
-            assert row.of_embedded is not None
-            assert row.of_embedded > 0
-    assert set(result.cpu_s) == {"embedded", "mapped", "far", "mooncake", "redis"}
-
-
-@pytest.mark.usefixtures("_stand_ins")
-def test_a_byte_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STAND_IN_FAULT", "corrupt")
-    result = run_store(plan(Op.GET_BATCH, Op.PUT), beside=[Rival("mooncake", sys.executable)])
+    few = Plan(SIZE, 0.0, 0, tuple(task for task in TASKS if task.batch in (1, 128)))
+    result = run_store(few, beside=rivals)
     assert not result.verified
-    assert {row.who: row.verified for row in result.rows} == {
-        "embedded": True,
-        "mapped": True,
-        "mooncake": False,
-    }
-    assert "NO" in text_of(result)
+    for row in result.rows:
+        sees = row.who == "mooncake" and row.op != Op.EXISTS_BATCH
+        assert row.verified is not sees, row
+    big = by(result.rows, TASKS[7])
+    assert set(big) == {"embedded", "mapped", "far", "mooncake", "redis"}
+    assert (big["mapped"].limit, big["far"].limit) == ("copy loop", "tcp link")
+    text = text_of(result)
+    assert "p50 6 us: " in text
+    assert "NO" in text
+    assert "…" not in text
 
 
-def test_a_store_that_is_not_there_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_store_that_is_not_there_is_one_line() -> None:
+    absent: dict[str, str] = {}
+    with ExitStack() as stack:
+        rivals = [Rival("redis", "/no/python")]
+        assert list(_open_rivals(Plan(SIZE, 0.0, 0), rivals, stack, absent)) == []
+    result = StoreResult({}, {}, [], None, absent, {}, 0.0)
+    (said,) = [line for line in lines(result) if line.startswith("no rows of ")]
+    assert "redis" in said
+    assert "No such file" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("name", ["mooncake", "redis"])
+def test_a_package_that_is_not_there_is_said(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("mooncake", "redis"):  # hides one that is installed, and has nothing in it
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise ImportError('none here')")
+    (tmp_path / name).mkdir()  # hides one that is installed, and has nothing in it
+    (tmp_path / name / "__init__.py").write_text("raise ImportError('none here')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    rivals = [Rival("mooncake", sys.executable), Rival("redis", "/no/python")]
-    result = run_store(plan(Op.VIEW), beside=rivals)
-    assert result.verified
-    assert {row.who for row in result.rows} == {"embedded", "mapped"}
-    assert set(result.absent) == {"mooncake", "redis"}
-    said = [line for line in lines(result) if line.startswith("no rows of ")]
-    assert len(said) == 2
-    assert "pip install mooncake-transfer-engine-non-cuda" in said[0]
-    assert "No such file" in said[1]
-    assert all("\n" not in line for line in said)
+    asked, wanted = Rival(name, sys.executable), Open(MIB, MIB, str(tmp_path))
+    with (
+        pytest.raises(UsageError, match=f"none here.*pip install {asked.install}"),
+        open_party(asked, name, Role.RIVAL, wanted),
+    ):
+        pass
 
 
-def test_a_server_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", str(STAND_INS))
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("PATH", "/nowhere")
-    result = run_store(plan(Op.VIEW), beside=[Rival("redis", sys.executable)])
-    assert "redis-server is not installed" in result.absent["redis"]
+    asked, wanted = Rival("redis", sys.executable), Open(MIB, MIB, str(tmp_path))
+    with (
+        pytest.raises(PeerError, match="redis-server is not installed"),
+        open_party(asked, "redis", Role.RIVAL, wanted),
+    ):
+        pass
 
 
 def test_a_side_that_is_too_small_is_refused() -> None:
@@ -160,6 +171,7 @@ def test_a_side_that_is_too_small_is_refused() -> None:
         run_store(Plan(8 * MIB, 0.0, 0))
 
 
+@pytest.mark.slow
 def test_all_processes_end_with_whoever_started_them(tmp_path: Path) -> None:
     code = (
         "import time; from pathlib import Path; from kvferry.bench.store.run import open_ours\n"

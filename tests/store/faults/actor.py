@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from tests.store.faults.keeper import PATIENCE, Keeper
+from tests.store.faults.load import ALL, Load
 from tests.store.faults.values import value, version_of
 
 from kvferry import Error, config
@@ -60,6 +62,16 @@ class Actor:
     def stopped(self) -> None:
         """Wait until it stands still by itself."""
         self.child._await(lambda: self.child._states() <= set("Tt"), "stop")
+
+    def until_ends(self, *wanted: str) -> dict[str, int]:
+        """Make calls until some have ended like each of these: how all have ended meanwhile."""
+        ends: Counter[str] = Counter()
+        deadline = time.monotonic() + PATIENCE
+        while not all(any(end.startswith(each) for end in ends) for each in wanted):
+            assert time.monotonic() < deadline, f"wanted {wanted} of {ends}"
+            ends.update(self.ask("load_look"))
+            time.sleep(0.02)
+        return ends
 
     def stop(self) -> None:
         self.child.stop()
@@ -189,6 +201,19 @@ class _Scene:
             version_of(key, each)
         return len(found)
 
+    def load(
+        self, name: str, keys: int, longest: int, threads: int = 2, kinds: list[str] = ALL
+    ) -> None:
+        """Begin to make calls of all kinds."""
+        self._load = Load(self.store, name, keys, longest, threads, kinds)
+
+    def load_look(self) -> dict[str, int]:
+        return self._load.look()
+
+    def load_end(self) -> dict[str, float]:
+        load = self.__dict__.pop("_load")
+        return dict(load.end())
+
     # ---- a call that stands still ----
 
     def brake(self, step: str) -> None:
@@ -201,15 +226,15 @@ class _Scene:
                 self._reached.set()
                 assert self._go.wait(PATIENCE * 2), f"nobody lets it go on from {step}"
 
-        def braked_write(offsets: Any, rooms: Any, sources: Any) -> None:
+        def braked_write(offsets: Any, rooms: Any, sources: Any, timeout: Any) -> None:
             del home.write
             wait("reserved")
             half = [memoryview(each)[: len(each) // 2] for each in sources]
             rest = [memoryview(each)[len(each) // 2 :] for each in sources]
             done = np.array([each.nbytes for each in half], np.uint64)
-            write(offsets, rooms, half)
+            write(offsets, rooms, half, timeout)
             wait("writing")
-            write(offsets + done, rooms - done, rest)
+            write(offsets + done, rooms - done, rest, timeout)
 
         def braked_commit(*arguments: Any) -> Any:
             del home.commit
@@ -298,6 +323,14 @@ class _Scene:
 
     def check_views(self) -> int:
         return len([version_of(key, view) for key, view in self._views.items()])
+
+    def hold(self, held: bool, chunks: int = 0) -> None:
+        """What goes by tcp stands still before its next bytes, or after so many chunks."""
+        self.store.engine._tcp._wires.engines.hold(held, chunks)
+
+    def held(self) -> None:
+        engines = self.store.engine._tcp._wires.engines
+        until(lambda: engines.held > 0, "nothing is under way")
 
     def let_views(self) -> None:
         self._views.clear()

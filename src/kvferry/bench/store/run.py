@@ -78,7 +78,9 @@ def run_store(plan: Plan, track: Track = iter, beside: Sequence[Rival] = ()) -> 
     absent: dict[str, str] = {}
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kvferry-bench-"))
-        ours = stack.enter_context(open_ours(plan.size, plan.pool, Path(folder)))
+        far = any(Role.FAR in task.roles for task in plan.tasks)
+        opened = open_ours(plan.size, plan.pool, Path(folder), far=far)
+        ours = stack.enter_context(opened)
         rivals = list(_open_rivals(plan, beside, stack, absent))
         session = stack.enter_context(open_session(plan.size))
         streams = min(from_environment().copy_engines, STREAMS)

@@ -207,6 +207,11 @@ class Node:
                 user, attempts, digests, lengths, now(), parents=parents, expires=expires
             )
 
+    def trim(self) -> int:
+        """Let some objects leave if the pool or the index is too full: how many did."""
+        with self.clerk:
+            return self.catalog.trim(now()).objects
+
     def hear_touches(self) -> None:
         """Let the policy know what was read; the caller holds the lock."""
         for member in self.members:

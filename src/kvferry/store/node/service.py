@@ -129,8 +129,9 @@ class Service:
         with self.node.clerk:
             self.node.hear_touches()
             self._hear_misses()
-            self.node.catalog.trim(now())
             self.node.catalog.expire(now())
+        while self.node.trim():  # others are served in between
+            pass
 
     def _hear_misses(self) -> None:
         for member in self.node.members:

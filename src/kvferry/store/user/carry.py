@@ -17,6 +17,8 @@ __all__ = ["Watch", "read", "write"]
 
 Watch = Callable[[Transfer], None]
 
+SLOWEST = 16 << 20  # bytes a second of a network that is in order
+
 
 def read(
     channel: Channel,
@@ -25,6 +27,7 @@ def read(
     lengths: Ints,
     outs: Sequence[Any],
     watch: Watch,
+    timeout: float,
 ) -> None:
     """Fill each buffer with the bytes from its offset of the pool on. Raises what reads raise, and
     is quiet then; what the buffers hold is unspecified. `watch` is shown the transfer."""
@@ -34,19 +37,25 @@ def read(
     try:
         transfer = channel.read_async(batch)
     except Full:  # of slots: wait for one
-        channel.read(batch)
+        channel.read(batch, timeout)
         return
     watch(transfer)
-    transfer.wait()
+    transfer.wait(timeout)
 
 
 def write(
-    channel: Channel, pool: RemoteRegion, offsets: Ints, lengths: Ints, sources: Sequence[Any]
+    channel: Channel,
+    pool: RemoteRegion,
+    offsets: Ints,
+    lengths: Ints,
+    sources: Sequence[Any],
+    timeout: float | None,
 ) -> None:
-    """The other way round."""
+    """The other way round. The timeout is that of a few bytes; many have more time."""
     batch = _batch(pool, offsets, lengths, sources)
     if batch is not None:
-        channel.write(batch)
+        more = int(lengths.sum()) / SLOWEST
+        channel.write(batch, None if timeout is None else timeout + more)
 
 
 def _batch(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...engine import Channel, Transfer
+from ...errors import NotQuiet, Timeout
 from .. import messages as m
 from ..answers import Answer, Answers, Digests
 from ..clock import in_time, now
@@ -51,9 +52,11 @@ class Far(Home):
             self.ask(m.Release(self._tickets()), m.Told, timeout)  # nobody stays for our sake
         return m.decode_reply(self._channel.call(m.SERVICE, m.encode(request), timeout), kind)
 
-    def write(self, offsets: Words, rooms: Words, sources: Sequence[Any]) -> None:
+    def write(
+        self, offsets: Words, rooms: Words, sources: Sequence[Any], timeout: float | None
+    ) -> None:
         lengths = np.array(sizes(sources), np.int64)
-        carry.write(self._channel, self._pool, offsets.view(np.int64), lengths, sources)
+        carry.write(self._channel, self._pool, offsets.view(np.int64), lengths, sources, timeout)
 
     def commit(
         self,
@@ -116,12 +119,24 @@ class Far(Home):
             answers[there[refused]] = Answer.TOO_SMALL
             there = there[~refused]
             wanted = [out for out in outs if out is not None]
-            carry.read(self._channel, self._pool, offsets[there], lengths[there], wanted, watch)
-            if not in_time(asked, now(), located.lease):
+            in_full = self._read(offsets[there], lengths[there], wanted, watch, located.lease)
+            if not in_full or not in_time(asked, now(), located.lease):
                 answers[there] = Answer.CHANGING
         finally:
             self._give_back(located.ticket)
         return Fetched(answers, lengths.view(np.uint64))
+
+    def _read(
+        self, offsets: Ints, lengths: Ints, outs: Sequence[Any], watch: carry.Watch, lease: int
+    ) -> bool:
+        """False: it took longer than the lease."""
+        try:
+            carry.read(self._channel, self._pool, offsets, lengths, outs, watch, lease / 1e9)
+        except NotQuiet:  # the buffers are nobody's yet
+            raise
+        except Timeout:
+            return False
+        return True
 
     def _tickets(self) -> bytes:
         with self._lock:

@@ -34,7 +34,9 @@ class Home(ABC):
         none comes, UsageError for a request that is refused as a whole."""
 
     @abstractmethod
-    def write(self, offsets: Words, rooms: Words, sources: Sequence[Any]) -> None:
+    def write(
+        self, offsets: Words, rooms: Words, sources: Sequence[Any], timeout: float | None
+    ) -> None:
         """Copy each buffer to its extent; it is there on return. Raises what transfers raise."""
 
     @abstractmethod

@@ -33,7 +33,9 @@ class Near(Home):
     reader: _core.IndexReader
     _pool: np.uint64  # address of its first byte, here
 
-    def write(self, offsets: Words, rooms: Words, sources: Sequence[Any]) -> None:
+    def write(
+        self, offsets: Words, rooms: Words, sources: Sequence[Any], timeout: float | None
+    ) -> None:
         _core.write_all(offsets + self._pool, rooms, sources)
 
 

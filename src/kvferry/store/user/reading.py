@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ... import _core, log
 from ...engine import Transfer
-from ...errors import ClosedError, PathRefused, PeerError, Timeout
+from ...errors import ClosedError, NotQuiet, PathRefused, PeerError, Timeout
 from .. import messages as m
 from ..answers import Answer, Answers, Cause
 from ..table import Ints
@@ -181,6 +181,8 @@ class Reading:
         try:
             digests = _core.digest(keys, home.joined.secret)
             return home.fetch(digests, lambda at, length: room(int(which[at]), length), watch)
+        except NotQuiet:  # bytes may still land in the buffers, which only the caller can keep
+            raise
         except UNREACHABLE as error:
             logger.info("%s did not answer a read: %s", home.name, error)
             return nobody(len(keys), Answer.NODE_GONE)

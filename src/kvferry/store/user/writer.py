@@ -123,7 +123,7 @@ class Writer:
         timeout: float | None,
     ) -> Answers:
         try:
-            self._home.write(extents.offsets, extents.rooms, sources)
+            self._home.write(extents.offsets, extents.rooms, sources, timeout)
         except BaseException:
             self._keep(extents, np.arange(len(lengths)))
             raise

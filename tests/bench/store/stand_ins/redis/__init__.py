@@ -21,7 +21,8 @@ class Redis:
         return True
 
     def mset(self, values: Mapping[str, memoryview]) -> bool:
-        return all([self.set(*each) for each in values.items()])
+        self._values.update((key, bytes(value)) for key, value in values.items())
+        return True
 
     def get(self, key: str) -> bytes | None:
         return self._values.get(key)
