@@ -318,7 +318,7 @@ def test_watermarks() -> None:
 
 
 def test_trimming_goes_on_below_the_high_watermark_until_it_is_done() -> None:
-    host = Host(4096 * KIB, high=0.9, low=0.4)
+    host = Host(4096 * KIB, entries=8192, high=0.9, low=0.4)
     host.put(*range(3700))
     left = [host.catalog.trim(now=0).objects for _ in range(4)]
     assert left == [1024, 1024, 3700 - 2 * 1024 - 1638, 0]
