@@ -40,6 +40,10 @@ class Answer(IntEnum):
     NODE_GONE = 20  # nobody answered
     CANCELLED = 21
 
+    def __bool__(self) -> bool:
+        """Is it there, or done, as was asked?"""
+        return self.value <= Answer.REMOVED.value
+
     @property
     def kind(self) -> Kind:
         """What it comes down to."""

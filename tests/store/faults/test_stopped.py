@@ -53,6 +53,26 @@ def test_in_mid_write(addresses: list[str], step: str, way: str) -> None:
         assert node.look()["quarantined"] == seen["quarantined"]
 
 
+def test_with_frames_under_way(addresses: list[str]) -> None:
+    """Some of what it writes from another host has come, the rest is sent when it goes on."""
+    with Keeper(addresses, QUICK) as node, Actor(node) as witness, Actor(node, FAR) as user:
+        user.hold(True, 2)
+        user.begin("put", "struck", 1, BIG)
+        user.held()
+        user.stop()
+        fallen_silent(node, FAR)
+        count = witness.refill("before", 3)
+        user.to_come("hold", False)
+        user.resume()
+        user.child.hear()
+        assert user.end().split(":")[0] == "PeerError"
+        assert witness.get("struck") is None
+        assert witness.check([f"before-{at}" for at in range(count)]) > 0
+        assert user.put("struck", 2, BIG) == "STORED"
+        assert witness.get("struck") == 2
+        witness.refill("after", 2)
+
+
 @pytest.mark.parametrize("way", [MAPPED, FAR])
 def test_a_late_commit_is_refused(addresses: list[str], way: str) -> None:
     """Its channel is taken for over while what it wrote lies on its desk, or is on its way."""

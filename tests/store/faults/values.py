@@ -51,7 +51,7 @@ def _body(key: str, version: int, size: int) -> Any:
 
 def _long(size: int) -> Any:
     """A tape of at least so many bytes, no two parts of which are alike within a period."""
-    global _tape  # noqa: PLW0603  made when it is needed, as long as it is needed
+    global _tape
     if len(_tape) < size:
         period = np.random.default_rng(26100).integers(0, 256, PERIOD + 2, np.uint8)
         rows = -(-max(size, 1 << 20) // len(period))

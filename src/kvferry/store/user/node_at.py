@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
 
 from ... import log
 from ...engine import Engine
 from ...errors import ClosedError, Error, PeerError, UsageError
+from .. import messages as m
 from .far import Far
 from .home import Home
 from .near import Mapped
@@ -61,6 +65,7 @@ class NodeAt:
         self._clock = clock
         self._lock = threading.Lock()
         self._both: tuple[Home, Writer] | None = None
+        self._past: list[_Past] = []
         self._failures = 0
         self._not_before = 0.0
         self._why: Error | None = None
@@ -74,10 +79,7 @@ class NodeAt:
     @property
     def both(self) -> tuple[Home, Writer]:
         """The home, and what writes to it."""
-        both = self._both
-        if both is None or both[0].gone:
-            both = self._join()
-        return both
+        return self._current() or self._join()
 
     @property
     def now(self) -> Home | None:
@@ -85,13 +87,16 @@ class NodeAt:
         both = self._both
         return None if both is None or both[0].gone else both[0]
 
+    def _current(self) -> tuple[Home, Writer] | None:
+        both = self._both
+        return None if both is None or both[0].gone else both
+
     def _join(self) -> tuple[Home, Writer]:
         with self._lock:
-            if self._both is not None and not self._both[0].gone:
-                return self._both
+            if current := self._current():
+                return current
             if self._clock() < self._not_before:
                 raise self._gone()
-            self._both = None
             try:
                 home = self._joining()
             except ClosedError:
@@ -100,8 +105,20 @@ class NodeAt:
                 self._note(error)
                 raise self._gone() from error
             self._failures, self._why = 0, None
-            self._both = home, Writer(home)
+            self._both = home, self._writer(home)
+            self._past = [each for each in self._past if not each.leave(home)]
             return self._both
+
+    def _writer(self, home: Home) -> Writer:
+        """For the new home. Where the node still takes this user for the one it was, what that had
+        reserved is still there."""
+        writer = Writer(home)
+        if self._both is not None:
+            past, old = self._both
+            if _user(past) == _user(home):
+                writer.take_over(old)
+            self._past.append(_Past(weakref.ref(past), *_user(past)))
+        return writer
 
     def _note(self, error: Error) -> None:
         wait = PATIENCE[min(self._failures, len(PATIENCE) - 1)]
@@ -130,6 +147,28 @@ class NodeAt:
             home.leave()
         except Error as error:
             logger.info("leaving the store at %s: %s", self.address, error)
+
+
+class _Past(NamedTuple):
+    """A home whose channel is over, perhaps unknown to its node, which kept what it had."""
+
+    home: weakref.ref[Home]
+    node: int
+    user: int
+
+    def leave(self, home: Home) -> bool:
+        """Take leave of it, from a later home. False: something is still read there."""
+        if self.node != home.joined.epoch:
+            return True
+        if self.home() is not None and self.user != home.joined.user:
+            return False
+        with suppress(Error):
+            home.ask(m.Leave(self.user), m.Told)
+        return True
+
+
+def _user(home: Home) -> tuple[int, int]:
+    return home.joined.epoch, home.joined.user
 
 
 def _closed() -> Home:

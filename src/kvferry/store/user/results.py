@@ -35,8 +35,8 @@ class Results(Sequence[Answer]):
 
     @property
     def ok(self) -> bool:
-        """Are all of them?"""
-        return bool(self.present.all())
+        """Is everything there, or done, as was asked?"""
+        return bool((self.codes <= Answer.REMOVED).all())
 
     def __len__(self) -> int:
         return len(self.codes)

@@ -110,6 +110,15 @@ class Writer:
         if len(attempts):
             self._home.ask(m.Abort(m.column_of(attempts)), m.Told)
 
+    def take_over(self, before: Writer) -> None:
+        """What an earlier writer of the same user has reserved, and will not use any more."""
+        with before._lock:
+            stock, before._stock = before._stock, Stock(0)
+            lost = before._take_lost()
+        with self._lock:
+            self._stock = stock
+            self._lost += lost.tolist()
+
     # ---- steps ----
 
     def _write(
