@@ -93,6 +93,27 @@ def test_refused_before_anything_is_copied(case: str) -> None:
     first += b" can grow again: nobody holds it"
 
 
+def test_lengths() -> None:
+    sources: list[Any] = [b"", b"abc", np.zeros((3, 4), np.float32), memoryview(b"12")]
+    assert _core.lengths_of(sources).tolist() == [0, 3, 48, 2]
+    assert _core.lengths_of([]).tolist() == []
+
+
+NO_BYTES = {case: refused for case, refused in REFUSED.items() if case != "too long"} | {
+    "objects": (np.array([object()]), BufferError),
+    "days": (np.array(["2020-01-01"], "M8[D]"), ValueError),
+}
+
+
+@pytest.mark.parametrize("case", NO_BYTES)
+def test_lengths_refuses(case: str) -> None:
+    refused, error = NO_BYTES[case]
+    first = bytearray(b"first")
+    with pytest.raises(error):
+        _core.lengths_of([first, refused])
+    first += b" can grow again: nobody holds it"
+
+
 def test_the_columns_have_one_length() -> None:
     with pytest.raises(ValueError, match="one length"):
         _core.write_all(words(0), words(0), [b"", b""])

@@ -246,6 +246,38 @@ def test_of_refuses(arguments: dict[str, Any], cause: str, index: int | None) ->
     assert (caught.value.cause, caught.value.index) == (cause, index)
 
 
+# ---- buffers ----
+
+
+def test_buffers() -> None:
+    memory = [np.zeros(size, np.uint8) for size in (10, 5, 300)]
+    batch = Batch.buffers(memory, Theirs(1000), [900, 0, 50], [10, 3, 300])
+    here = [each.ctypes.data for each in memory]
+    wanted = [(here[0], FAR + 900, 10), (here[1], FAR, 3), (here[2], FAR + 50, 300)]
+    check(batch, wanted)
+    kept = [sys.getrefcount(each) for each in memory]
+    del batch
+    assert [sys.getrefcount(each) for each in memory] < kept
+
+
+@pytest.mark.parametrize(
+    ("offsets", "lengths", "cause", "index"),
+    [
+        ([0, 0], [10, 11], "out_of_bounds", 1),
+        ([0, 91], [10, 10], "out_of_bounds", 1),
+        ([-1, 0], [1, 1], "out_of_bounds", 0),
+        ([0, 0], [10, 0], "zero_length", 1),
+        ([0, 0, 0], [1, 1, 1], "unequal_lengths", None),
+    ],
+)
+def test_buffers_refuses(
+    offsets: list[int], lengths: list[int], cause: str, index: int | None
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        Batch.buffers([bytearray(10), bytearray(10)], Theirs(100), offsets, lengths)
+    assert (caught.value.cause, caught.value.index) == (cause, index)
+
+
 # ---- strided ----
 
 

@@ -6,12 +6,30 @@ cdef extern from "fill.h" nogil:
                       const uint64_t *lengths, size_t)
 
 
-cdef int source_of(object each, Py_buffer *buffer) except -1:
+cdef int source_of(object each, Py_buffer *buffer, int flags=0) except -1:
     # With strides, so that one that is not contiguous is told apart from one that is no buffer.
-    PyObject_GetBuffer(each, buffer, PyBUF_STRIDES)
+    PyObject_GetBuffer(each, buffer, PyBUF_STRIDES | flags)
+    if buffer.format != NULL and strchr(buffer.format, c"O") != NULL:
+        raise BufferError("a source may hold objects, not bytes")
     if not PyBuffer_IsContiguous(buffer, c"C"):
         raise BufferError("a source is not contiguous")
     return 0
+
+
+def lengths_of(sources):
+    cdef tuple owned = tuple(sources)
+    cdef size_t n = len(owned), i
+    cdef Py_buffer buffer
+    sizes = _numpy.empty(n, "u8")
+    cdef uint64_t[::1] lengths = sizes
+    for i in range(n):
+        memset(&buffer, 0, sizeof(buffer))
+        try:
+            source_of(owned[i], &buffer, PyBUF_FORMAT)
+            lengths[i] = buffer.len
+        finally:
+            PyBuffer_Release(&buffer)  # does nothing where none was got
+    return sizes
 
 
 cdef int write_buffers(const uint64_t *to, const uint64_t *rooms, tuple sources,

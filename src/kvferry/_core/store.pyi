@@ -494,6 +494,10 @@ class Clerk:
 
 # fill
 
+def lengths_of(sources: Sequence[Buffer]) -> NDArray[np.uint64]:
+    """Bytes of each. TypeError when one is no buffer, BufferError when it is not contiguous or may
+    hold references to objects, ValueError when its elements have no name in a buffer."""
+
 def write_all(
     addresses: NDArray[np.uint64], rooms: NDArray[np.uint64], sources: Sequence[Buffer]
 ) -> NDArray[np.uint64]:

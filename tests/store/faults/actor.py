@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -14,17 +16,19 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tests.store.faults.keeper import PATIENCE, Keeper
-from tests.store.faults.load import ALL, Load
-from tests.store.faults.values import value, version_of
 
 from kvferry import Error, config
 from kvferry.engine import identity
 from kvferry.store import Store
 from kvferry.store.user import far
 from kvferry.store.user.near import Mapped
+from kvferry.store.user.stock import Extents
+from kvferry.store.user.values import Values
 from kvferry.testing import Child, LeakCheck, spawn
 from kvferry.testing.process import Parent
+from tests.store.faults.keeper import PATIENCE, Reached
+from tests.store.faults.load import ALL, Load
+from tests.store.faults.values import value, version_of
 
 __all__ = ["BESIDE", "FAR", "MAPPED", "STEPS", "Actor", "act"]
 
@@ -40,11 +44,12 @@ STEPS = ("reserved", "writing", "written")
 class Actor:
     """A child that is a user. Its verbs are those of _Scene."""
 
-    def __init__(self, node: Keeper, way: str = MAPPED, **options: float) -> None:
+    def __init__(self, node: Reached, way: str = MAPPED, **options: float) -> None:
         self.child: Child = spawn(act)
         self.way = way
         try:
-            self.ask("open", node.unix if way == MAPPED else node.tcp, way, {**node.options, **options})
+            address = node.unix if way == MAPPED else node.tcp
+            self.ask("open", address, way, {**node.options, **options})
         except BaseException:
             self.child.close()
             raise
@@ -130,6 +135,7 @@ class _Scene:
         self._thread: threading.Thread | None = None
         self._ends: list[Any] = []
         self._reached, self._go = threading.Event(), threading.Event()
+        self._braked: Callable[[], Any] | None = None
         self._views: dict[str, Any] = {}
         self._open_views = ExitStack()
         self._leases: list[Any] = []
@@ -141,9 +147,9 @@ class _Scene:
         if way == FAR:  # else they would meet again by a socket of this host
             identity._namespace = lambda kind: 1
         path = "auto" if way == MAPPED else "tcp/host"
-        self.store = Store(
-            address, options=replace(config.from_environment(), **options), path=path
-        )
+        told: Any = options
+        wanted = replace(config.from_environment(), **told)
+        self.store = Store(address, options=wanted, path=path)
         assert isinstance(self.home, Mapped) == (way == MAPPED), self.home
 
     @property
@@ -181,23 +187,23 @@ class _Scene:
         for at in range(0, len(keys), 16):
             some = keys[at : at + 16]
             values = [value(key, 0, size) for key in some]
-            for put, answer in enumerate(self.store.put_batch(some, values)):
-                if answer.kind.value != "present":  # others have the bytes for a moment
-                    until(lambda: self._put(some, values, put), f"{some[put]}: {answer}")
+            answers = self.store.put_batch(some, values)
+            for answer, key, each in zip(answers, some, values, strict=True):
+                if answer.kind.value != "present":
+                    self._insist(key, each)
             self.check(keys[max(at - 16, 0) : at + 16])
         self.check(keys)
         return len(keys)
 
-    def _put(self, keys: list[str], values: list[bytes], at: int) -> bool:
-        return str(attempt(lambda: self.store.put(keys[at], values[at]).name)) in (
-            "STORED",
-            "PRESENT",
-        )
+    def _insist(self, key: str, each: bytes) -> None:
+        """Put it; others have the bytes for a moment."""
+        until(lambda: attempt(lambda: self.store.put(key, each)) in (0, 1), f"{key}: no room")
 
     def check(self, keys: list[str]) -> int:
         """What is there of these is right: how many."""
-        found = [(key, each) for key, each in zip(keys, self.store.get_batch(keys)) if each]
-        for key, each in found:
+        values = dict(zip(keys, self.store.get_batch(keys), strict=True))
+        found = {key: each for key, each in values.items() if each is not None}
+        for key, each in found.items():
             version_of(key, each)
         return len(found)
 
@@ -226,24 +232,26 @@ class _Scene:
                 self._reached.set()
                 assert self._go.wait(PATIENCE * 2), f"nobody lets it go on from {step}"
 
-        def braked_write(offsets: Any, rooms: Any, sources: Any, timeout: Any) -> None:
-            del home.write
+        def braked_write(extents: Extents, values: Values, timeout: Any) -> None:
             wait("reserved")
-            half = [memoryview(each)[: len(each) // 2] for each in sources]
-            rest = [memoryview(each)[len(each) // 2 :] for each in sources]
-            done = np.array([each.nbytes for each in half], np.uint64)
-            write(offsets, rooms, half, timeout)
+            halves = (values.lengths // 2).astype(np.uint64)
+            ends = list(zip(values.sources, halves.tolist(), strict=True))
+            first = [memoryview(each)[:end] for each, end in ends]
+            last = [memoryview(each)[end:] for each, end in ends]
+            write(extents, values._replace(sources=first, lengths=halves), timeout)
             wait("writing")
-            write(offsets + done, rooms - done, rest, timeout)
+            rest = extents._replace(offsets=extents.offsets + halves, rooms=extents.rooms - halves)
+            left = values._replace(sources=last, lengths=values.lengths - halves)
+            write(rest, left, timeout)
 
         def braked_commit(*arguments: Any) -> Any:
-            del home.commit
             wait("written")
             return commit(*arguments)
 
         self._reached.clear()
         self._go.clear()
         home.write, home.commit = braked_write, braked_commit
+        self._braked = weakref.ref(home)
 
     def reach(self) -> None:
         assert self._reached.wait(PATIENCE), f"it is not reached: {self._ends}"
@@ -276,6 +284,12 @@ class _Scene:
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive(), "a call does not return"
         self._thread = None
+        home = self._braked and self._braked()
+        if home is not None:
+            home.__dict__.pop("write", None)
+            home.__dict__.pop("commit", None)
+        del home
+        gc.collect()  # nothing here keeps a home that is over
         return self._ends.pop()
 
     # ---- a read that strikes itself ----

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.store.faults.actor import FAR, MAPPED
 from tests.store.faults.keeper import Keeper
 

@@ -6,14 +6,14 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Protocol
 
 from kvferry import Engine, config
 from kvferry.store.node import Node, Service
 from kvferry.testing import Child, LeakCheck, spawn
 from kvferry.testing.process import Parent
 
-__all__ = ["CALM", "PATIENCE", "QUICK", "Keeper", "keep"]
+__all__ = ["CALM", "PATIENCE", "QUICK", "Keeper", "Reached", "keep"]
 
 MIB = 1 << 20
 PATIENCE = 15.0  # seconds for what must happen, on however busy a machine
@@ -23,6 +23,17 @@ POOL = 4 * MIB
 # Options of engines: those that wait for nobody's death, and those that soon think somebody dead.
 CALM: dict[str, float] = {}
 QUICK = {"beat": 0.1, "suspect_after": 0.4, "dead_after": 1.0, "quiet_grace": 1.0}
+
+
+class Reached(Protocol):
+    """Where users find a node, and what they have to be told besides."""
+
+    options: dict[str, float]
+
+    @property
+    def unix(self) -> str: ...
+    @property
+    def tcp(self) -> str: ...
 
 
 class Keeper:

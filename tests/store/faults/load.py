@@ -9,10 +9,9 @@ import traceback
 from collections import Counter
 from typing import Any
 
-from tests.store.faults.values import LEAST, value, version_of
-
 from kvferry import Error
 from kvferry.store import Store
+from tests.store.faults.values import LEAST, value, version_of
 
 __all__ = ["ALL", "Load"]
 

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.store.faults.actor import FAR, MAPPED, Actor
 from tests.store.faults.keeper import Keeper
 
-KIB = 1 << 10
+KIB, MIB = 1 << 10, 1 << 20
 NOTICED = 5.0  # seconds until a call ends whose node was killed; its own timeout is twice that
 
 
@@ -93,10 +94,14 @@ def test_stands_still(keeper: Keeper) -> None:
             user.load_end()
 
 
-def test_stands_still_in_mid_read(keeper: Keeper) -> None:
-    with Actor(keeper) as near, Actor(keeper, FAR, call_timeout=1.0) as far:
+def test_stands_still_in_mid_read(addresses: list[str]) -> None:
+    with (
+        Keeper(addresses, size=16 * MIB) as keeper,
+        Actor(keeper) as near,
+        Actor(keeper, FAR, call_timeout=1.0) as far,
+    ):
         far.shorten_leases(0.5)
-        assert near.put("large", 1, KIB << 10) == "STORED"
+        assert near.put("large", 1, 8 * MIB) == "STORED"
         far.hold(True, 2)
         far.begin("get", "large")
         far.held()
@@ -143,29 +148,28 @@ def socket_file(folder: Path) -> Iterator[Path]:
 
 
 def test_is_ended(socket_file: Path) -> None:
-    with Program(socket_file, grace=30.0) as node:
-        with Actor(node) as near, Actor(node, FAR) as far:
-            for user in (near, far):
-                assert user.put(user.way, 1, 64 * KIB) == "STORED"
-            assert near.hold_view("mapped") == 1
-            assert far.lease(["far"], 20.0) == 1
-            node.end()
-            while near.put("new", 1, KIB) != "Full: draining":
-                near.remove("new")
-            assert far.put("new", 1, KIB) == "Full: draining"
-            assert near.get("far") == far.get("far") == 1  # it has a lease
-            assert near.get("mapped") is None
-            assert near.why("mapped") == "DRAINED"
-            assert near.check_views() == 1
-            assert node.process.poll() is None
-            far.release()
-            assert node.process.poll() is None  # somebody reads
-            near.let_views()
-            assert node.process.wait(10.0) == 0
-            for user in (near, far):
-                assert user.get("far") == "PeerError: node_gone"
-                assert user.put("new", 1, KIB).startswith("PeerError")
-                assert user.why("far") == "NODE_GONE"
+    with Program(socket_file, grace=30.0) as node, Actor(node) as near, Actor(node, FAR) as far:
+        for user in (near, far):
+            assert user.put(user.way, 1, 64 * KIB) == "STORED"
+        assert near.hold_view("mapped") == 1
+        assert far.lease(["far"], 20.0) == 1
+        node.end()
+        while near.put("new", 1, KIB) != "Full: draining":
+            near.remove("new")
+        assert far.put("new", 1, KIB) == "Full: draining"
+        assert near.get("far") == far.get("far") == 1  # it has a lease
+        assert near.get("mapped") is None
+        assert near.why("mapped") == "DRAINED"
+        assert near.check_views() == 1
+        assert node.process.poll() is None
+        far.release()
+        assert node.process.poll() is None  # somebody reads
+        near.let_views()
+        assert node.process.wait(10.0) == 0
+        for user in (near, far):
+            assert user.get("far") == "PeerError: node_gone"
+            assert user.put("new", 1, KIB).startswith("PeerError")
+            assert user.why("far") == "NODE_GONE"
 
 
 @pytest.mark.parametrize("grace", [0.0, 0.5])

@@ -24,7 +24,7 @@ _tape = np.zeros(0, np.uint8)
 
 def value(key: str, version: int, size: int) -> bytes:
     assert LEAST <= size <= LONGEST
-    return HEADER.pack(_check(key), version, size) + _body(key, version, size).tobytes()
+    return HEADER.pack(_check(key), version, size) + bytes(_body(key, version, size))
 
 
 def version_of(key: str, found: Any) -> int:

@@ -183,9 +183,8 @@ def test_what_was_kept_for_the_largest_is_not_for_what_is_larger(
     home, writer = store._own.both
     column = m.column_of(np.array([capacity], np.int64))
     reply = home.ask(m.Reserve(column), m.Extents)
-    (attempt,), (offset,) = m.words_in(reply.attempts)[0], m.numbers_in(reply.offsets)[0]
     with writer._lock:
-        writer._stock.put(capacity, [(int(attempt), int(offset))])
+        writer._stock.put(capacity, *m.words_in(reply.attempts, reply.offsets))
     with pytest.raises(UsageError) as error:
         store.put("new", bytes(capacity + 1))
     assert error.value.cause == "too_large"

@@ -26,7 +26,6 @@ ROOMS = [64, 128, 4096, 1 << 20]
 steps = st.one_of(
     st.tuples(st.just("put"), st.sampled_from(ROOMS), st.integers(0, 9)),
     st.tuples(st.just("take"), st.sampled_from(ROOMS), st.integers(0, 9)),
-    st.tuples(st.just("take one"), st.sampled_from(ROOMS), st.just(1)),
     st.tuples(st.just("ahead"), st.sampled_from(ROOMS), st.just(0)),
     st.tuples(st.just("empty"), st.just(0), st.just(0)),
 )
@@ -43,16 +42,13 @@ def test_stock_gives_out_what_it_was_given(limit: int, doings: list[tuple[str, i
             extents = [
                 (attempt, attempt * 7) for attempt, _ in zip(attempts, range(count), strict=False)
             ]
-            stock.put(room, extents)
+            pairs = np.array(extents, np.uint64).reshape(-1, 2)
+            stock.put(room, pairs[:, 0], pairs[:, 1])
             model.update((room, *extent) for extent in extents)
         elif what == "take":
-            taken = stock.take(room, count)
-            assert len(taken) == min(count, there)
-            model.subtract((room, *extent) for extent in taken)
-        elif what == "take one":
-            one = stock.take_one(room)
-            assert (one is None) == (there == 0)
-            model.subtract([] if one is None else [(room, *one)])
+            taken = [column.tolist() for column in stock.take(room, count)]
+            assert len(taken[0]) == min(count, there)
+            model.subtract((room, *extent) for extent in zip(*taken, strict=True))
         elif what == "ahead":
             more = stock.ahead(room)
             assert 0 <= more <= MOST_AHEAD
@@ -153,7 +149,7 @@ def test_a_place_that_is_gone_is_tried_now_and_then() -> None:
             raise PeerError("nobody", cause="refused")
         raise UsageError("seen", cause="seen")
 
-    place = NodeAt("kv://somewhere:1", joining, clock=lambda: moment[0])
+    place = NodeAt("kv://somewhere:1", joining, 1.0, clock=lambda: moment[0])
     assert place.now is None
     for at, pause in enumerate([*PATIENCE, PATIENCE[-1]], 1):
         for _ in range(3):  # the first asks, the others are told what it heard

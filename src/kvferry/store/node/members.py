@@ -45,8 +45,10 @@ class Member:
     @property
     def exited(self) -> bool:
         """Has its process ended? Said of those on this host alone."""
-        if self.pidfd is None:
+        if not self.pid:
             return False
+        if self.pidfd is None:  # it had, when it was to be looked at
+            return True
         poll = select.poll()
         poll.register(self.pidfd, select.POLLIN)
         return bool(poll.poll(0))

@@ -19,7 +19,7 @@ import numpy as np
 
 from ... import _core, log
 from ...engine import Engine
-from ...errors import Error, UsageError
+from ...errors import Error, PeerError, UsageError
 from ...memory import Region
 from ..answers import Answer, Answers, Digests
 from ..catalog import Catalog
@@ -155,12 +155,17 @@ class Node:
         mine = member.epoch == self.engine.epoch
         region = self.engine.allocate(f"store.user.{member.number}", size, only=member.epoch)
         with self.clerk:
-            member.lines = _core.Lines(region.address, self.lines_bytes)
-            member.region = region
-            if not mine:
+            here = self.members.numbered(member.number) is member
+            if here:
+                member.lines = _core.Lines(region.address, self.lines_bytes)
+                member.region = region
+            if here and not mine:
                 self.clerk.seat(
                     member.number, region.address + self.lines_bytes, _core.desk_bytes()
                 )
+        if not here:  # its process has ended meanwhile
+            self.engine.unregister(region)
+            raise PeerError("the user is gone", cause="user_gone", peer=member.name)
 
     @property
     def lines_bytes(self) -> int:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..._core import View
+from ..._core import View, lengths_of
 from ...batch import buffer_of
 from ...errors import RightsError, UsageError
+from ..table import Words
 
-__all__ = ["flat", "flats", "sizes"]
+__all__ = ["flat", "flats", "measured", "writable"]
 
 
 def flat(thing: Any) -> Any:
@@ -55,6 +56,11 @@ def writable(view: Any) -> Any:
     return view
 
 
-def sizes(views: Sequence[Any]) -> list[int]:
-    """Bytes of each."""
-    return [view.nbytes if isinstance(view, memoryview) else len(view) for view in views]
+def measured(things: Sequence[Any]) -> tuple[Sequence[Any], Words]:
+    """Contiguous buffers of bytes, and how long each is. Raises UsageError with the index of what
+    is none."""
+    try:
+        return things, lengths_of(things)
+    except (TypeError, ValueError, BufferError):  # not as native code takes them
+        views = flats(things)
+        return views, lengths_of(views)

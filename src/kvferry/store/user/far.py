@@ -16,8 +16,9 @@ from ..answers import Answer, Answers, Digests
 from ..clock import in_time, now
 from ..table import Ints, Words
 from . import carry
-from .buffers import sizes
 from .home import Home
+from .stock import Extents
+from .values import Values
 
 __all__ = ["Far", "Fetched"]
 
@@ -52,21 +53,12 @@ class Far(Home):
             self.ask(m.Release(self._tickets()), m.Told, timeout)  # nobody stays for our sake
         return m.decode_reply(self._channel.call(m.SERVICE, m.encode(request), timeout), kind)
 
-    def write(
-        self, offsets: Words, rooms: Words, sources: Sequence[Any], timeout: float | None
-    ) -> None:
-        lengths = np.array(sizes(sources), np.int64)
-        carry.write(self._channel, self._pool, offsets.view(np.int64), lengths, sources, timeout)
+    def write(self, extents: Extents, values: Values, timeout: float | None) -> None:
+        offsets, lengths = extents.offsets.view(np.int64), values.lengths.view(np.int64)
+        carry.write(self._channel, self._pool, offsets, lengths, values.sources, timeout)
 
-    def commit(
-        self,
-        attempts: Words,
-        digests: Digests,
-        lengths: Words,
-        parents: Digests | None,
-        ttls: Ints | None,
-        timeout: float | None,
-    ) -> Answers:
+    def commit(self, attempts: Words, values: Values, timeout: float | None) -> Answers:
+        digests, _, lengths, parents, ttls = values
         request = m.Commit(
             m.column_of(attempts),
             m.column_of(digests),

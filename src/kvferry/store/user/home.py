@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
 
+from ..._core import IndexReader
 from .. import messages as m
-from ..answers import Answers, Digests
-from ..table import Ints, Words
+from ..answers import Answers
+from ..table import Words
+from .stock import Extents
+from .values import Values
 
 __all__ = ["Home"]
 
@@ -18,10 +19,12 @@ class Home(ABC):
 
     joined  what the node said
     name    of the node
+    reader  reads where the objects lie; None: the node's memory is not mapped here
     """
 
     joined: m.Joined
     name: str
+    reader: IndexReader | None = None
 
     @property
     @abstractmethod
@@ -34,21 +37,11 @@ class Home(ABC):
         none comes, UsageError for a request that is refused as a whole."""
 
     @abstractmethod
-    def write(
-        self, offsets: Words, rooms: Words, sources: Sequence[Any], timeout: float | None
-    ) -> None:
-        """Copy each buffer to its extent; it is there on return. Raises what transfers raise."""
+    def write(self, extents: Extents, values: Values, timeout: float | None) -> None:
+        """Copy each value to its extent; it is there on return. Raises what transfers raise."""
 
     @abstractmethod
-    def commit(
-        self,
-        attempts: Words,
-        digests: Digests,
-        lengths: Words,
-        parents: Digests | None,
-        ttls: Ints | None,
-        timeout: float | None,
-    ) -> Answers:
+    def commit(self, attempts: Words, values: Values, timeout: float | None) -> Answers:
         """What was written becomes objects. Raises Timeout or PeerError; then each key may have
         been stored or not, and doing it again is harmless."""
 

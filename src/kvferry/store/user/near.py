@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +12,12 @@ from ...engine import Channel
 from ...errors import ClosedError, ForkedError, PeerError, Timeout
 from ...memory import Region
 from .. import messages as m
-from ..answers import Answers, Digests
+from ..answers import Answers
 from ..clock import moments
-from ..table import Ints, Words
+from ..table import Words
 from .home import Home
+from .stock import Extents
+from .values import Values
 
 if TYPE_CHECKING:
     from ..node import Node, Service
@@ -33,10 +34,8 @@ class Near(Home):
     reader: _core.IndexReader
     _pool: np.uint64  # address of its first byte, here
 
-    def write(
-        self, offsets: Words, rooms: Words, sources: Sequence[Any], timeout: float | None
-    ) -> None:
-        _core.write_all(offsets + self._pool, rooms, sources)
+    def write(self, extents: Extents, values: Values, timeout: float | None) -> None:
+        _core.write_all(extents.offsets + self._pool, extents.rooms, values.sources)
 
 
 class Embedded(Near):
@@ -71,15 +70,8 @@ class Embedded(Near):
             raise ClosedError("the store was closed", cause="closed")
         return m.expect(kind, self._answer(self._node, self._member, request))
 
-    def commit(
-        self,
-        attempts: Words,
-        digests: Digests,
-        lengths: Words,
-        parents: Digests | None,
-        ttls: Ints | None,
-        timeout: float | None,
-    ) -> Answers:
+    def commit(self, attempts: Words, values: Values, timeout: float | None) -> Answers:
+        digests, _, lengths, parents, ttls = values
         user, expires = self._member.number, moments(ttls)
         return self._node.commit(user, attempts, digests, lengths, parents, expires)
 
@@ -111,15 +103,8 @@ class Mapped(Near):
     def ask(self, request: m.Request, kind: type[m.R], timeout: float | None = None) -> m.R:
         return m.decode_reply(self._channel.call(m.SERVICE, m.encode(request), timeout), kind)
 
-    def commit(
-        self,
-        attempts: Words,
-        digests: Digests,
-        lengths: Words,
-        parents: Digests | None,
-        ttls: Ints | None,
-        timeout: float | None,
-    ) -> Answers:
+    def commit(self, attempts: Words, values: Values, timeout: float | None) -> Answers:
+        digests, _, lengths, parents, ttls = values
         deadline = _core.now() + int((10.0 if timeout is None else timeout) * 1e9)
         outcome, answers = self._desk.commit(
             attempts, digests, lengths, None, parents, moments(ttls), deadline, self._is_gone

@@ -52,16 +52,19 @@ class NodeAt:
 
     joining  makes a home; blocks
     address  of the node
+    timeout  seconds for which a put waits for the node
     """
 
     def __init__(
         self,
         address: str,
         joining: Callable[[], Home],
+        timeout: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.address = address
         self._joining = joining
+        self._timeout = timeout
         self._clock = clock
         self._lock = threading.Lock()
         self._both: tuple[Home, Writer] | None = None
@@ -112,7 +115,7 @@ class NodeAt:
     def _writer(self, home: Home) -> Writer:
         """For the new home. Where the node still takes this user for the one it was, what that had
         reserved is still there."""
-        writer = Writer(home)
+        writer = Writer(home, self._timeout)
         if self._both is not None:
             past, old = self._both
             if _user(past) == _user(home):

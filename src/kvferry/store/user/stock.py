@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..table import Words
+from ..table import Ints, Words
 
 __all__ = ["Extents", "Stock"]
 
-MOST_AHEAD = 64  # extents of one size asked for at once
+MOST_AHEAD = 256  # extents of one room asked for at once
+
+NONE = np.zeros(0, np.uint64)
 
 
 class Extents(NamedTuple):
@@ -19,6 +21,9 @@ class Extents(NamedTuple):
     attempts: Words
     offsets: Words
     rooms: Words
+
+    def some(self, which: Ints) -> Extents:
+        return Extents(self.attempts[which], self.offsets[which], self.rooms[which])
 
 
 class Stock:
@@ -30,27 +35,19 @@ class Stock:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.bytes = 0
-        self._shelves: dict[int, list[tuple[int, int]]] = {}  # room -> attempt, offset
+        self._shelves: dict[int, tuple[Words, Words]] = {}  # room -> attempts, offsets
         self._ahead: dict[int, int] = {}  # room -> how many were asked for last
 
-    def take_one(self, room: int) -> tuple[int, int] | None:
-        """Attempt and offset of an extent of this room."""
-        shelf = self._shelves.get(room)
-        if not shelf:
-            return None
-        self.bytes -= room
-        return shelf.pop()
-
-    def take(self, room: int, count: int) -> list[tuple[int, int]]:
-        """Up to `count` of this room."""
-        shelf = self._shelves.get(room)
-        if not shelf:
-            return []
-        at = max(len(shelf) - count, 0)
-        taken = shelf[at:]
-        del shelf[at:]
-        self.bytes -= room * len(taken)
-        return taken
+    def take(self, room: int, count: int) -> tuple[Words, Words]:
+        """Attempts and offsets of up to `count` extents of this room."""
+        attempts, offsets = self._shelves.get(room, (NONE, NONE))
+        at = max(len(attempts) - count, 0)
+        if at:
+            self._shelves[room] = attempts[:at], offsets[:at]
+        else:
+            self._shelves.pop(room, None)
+        self.bytes -= room * (len(attempts) - at)
+        return attempts[at:], offsets[at:]
 
     def ahead(self, room: int) -> int:
         """How many more of this room to ask for, when one has to ask anyhow: each time twice as
@@ -60,16 +57,22 @@ class Stock:
         self._ahead[room] = more
         return more
 
-    def put(self, room: int, extents: list[tuple[int, int]]) -> None:
+    def put(self, room: int, attempts: Words, offsets: Words) -> None:
         """Reserved, and not used."""
-        if extents:
-            self._shelves.setdefault(room, []).extend(extents)
-            self.bytes += room * len(extents)
+        if not len(attempts):
+            return
+        if room in self._shelves:
+            kept = self._shelves[room]
+            attempts = np.concatenate((kept[0], attempts))
+            offsets = np.concatenate((kept[1], offsets))
+            self.bytes -= room * len(kept[0])
+        self._shelves[room] = attempts, offsets
+        self.bytes += room * len(attempts)
 
     def empty(self) -> Words:
         """The attempts of all there is, which are the caller's to give back."""
-        attempts = [each[0] for shelf in self._shelves.values() for each in shelf]
+        attempts = [shelf[0] for shelf in self._shelves.values()]
         self._shelves.clear()
         self._ahead.clear()
         self.bytes = 0
-        return np.array(attempts, np.uint64)
+        return np.concatenate([NONE, *attempts])

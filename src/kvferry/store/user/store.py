@@ -30,14 +30,15 @@ from .. import messages as m
 from ..answers import Answer, Pin
 from ..records import Limits
 from .addresses import bytes_in, places_of
-from .buffers import flat, flats, sizes, writable
+from .buffers import flat, flats, measured, writable
 from .home import Home
 from .lease import Lease
-from .near import Embedded, Near
+from .near import Embedded
 from .node_at import NodeAt, join
 from .pending import Pending, Queue
 from .reading import Key, Reading, Why, nobody
 from .results import Results, error_of
+from .values import Values
 from .writer import Writer
 
 __all__ = ["Store"]
@@ -45,6 +46,10 @@ __all__ = ["Store"]
 logger = log.get("kvferry.store")
 
 LIMITS = Limits()
+
+# As plain numbers, which arrays take faster.
+STORED, PRESENT = int(Answer.STORED), int(Answer.PRESENT)
+NO_BYTES = np.uint64(0)
 
 
 class Store:
@@ -115,7 +120,9 @@ class Store:
         """As a user that nobody knows yet."""
         self._inherited = False  # from a parent process, and not begun here yet
         self._engine = Engine(*self._listen, options=self._options)
-        self._own = NodeAt(self._asked.own or self._engine.name, self._joining)
+        self._own = NodeAt(
+            self._asked.own or self._engine.name, self._joining, self._options.call_timeout
+        )
         self._elsewhere: dict[str, NodeAt] = {}
         self._reading = Reading(self._own, self._others)
         self._queue: Queue | None = None
@@ -135,23 +142,13 @@ class Store:
         Timeout: it may be stored or not, and doing it again is harmless.
         """
         home, writer = self._both()
-        secret = home.joined.secret
-        source = flat(value)
-        digests = _digests([key], secret)
-        if isinstance(home, Near) and home.reader.exists(digests)[0] == _core.HIT:
+        values = self._values(home, [key], [value], ttl, None if parent is None else [parent])
+        if home.reader is not None and home.reader.exists(values.digests)[0] == _core.HIT:
             return Answer.PRESENT
-        (length,) = sizes([source])
-        answer = writer.put_one(
-            digests,
-            source,
-            length,
-            None if parent is None else _digests([parent], secret),
-            None if ttl is None else _spans(ttl, 1),
-            self._options.call_timeout,
-        )
-        if answer not in (Answer.STORED, Answer.PRESENT):
-            raise error_of(answer, home.name)
-        return answer
+        answer = writer.put_one(values, int(values.lengths[0]))
+        if answer > PRESENT:
+            raise error_of(Answer(answer), home.name)
+        return Answer(answer)
 
     def get(self, key: Key) -> bytes | None:
         """A copy of the value, or None: it is not there. Raises what get_into raises."""
@@ -177,7 +174,7 @@ class Store:
         """
         self._check()
         home = self._own.now
-        if isinstance(home, Near):
+        if home is not None and home.reader is not None:
             try:
                 status, length = home.reader.get(key, out)
             except (TypeError, ValueError, BufferError):
@@ -237,29 +234,14 @@ class Store:
     ) -> Results:
         """Store many: an Answer each, as put gives or raises them."""
         home, writer = self._both()
-        secret = home.joined.secret
-        sources = flats(values)
-        digests = _digests(keys, secret)
-        _same(len(keys), len(sources))
-        lengths = np.array(sizes(sources), np.int64)
-        answers = np.full(len(keys), Answer.PRESENT, np.uint8)
+        rows = self._values(home, keys, values, ttl, parents)
+        answers = np.full(len(keys), PRESENT, np.uint8)
         new = np.arange(len(keys))
-        if isinstance(home, Near):
-            new = np.flatnonzero(home.reader.exists(digests) != _core.HIT)
-        above = None if parents is None else _digests(parents, secret)
-        if above is not None:
-            _same(len(keys), len(above))
+        if home.reader is not None:
+            new = np.flatnonzero(home.reader.exists(rows.digests) != _core.HIT)
         if len(new):
-            answers[new] = writer.put(
-                digests[new],
-                [sources[at] for at in new.tolist()],
-                lengths[new],
-                None if above is None else above[new],
-                None if ttl is None else _spans(ttl, len(new)),
-                self._options.call_timeout,
-            )
-        stored = answers == Answer.STORED
-        return Results(answers, np.where(stored, lengths, 0).astype(np.uint64))
+            answers[new] = writer.put(rows.some(new))
+        return Results(answers, np.where(answers == STORED, rows.lengths, NO_BYTES))
 
     def get_batch(self, keys: Sequence[Key]) -> list[bytes | None]:
         """A copy of each value, None where there is none, for whatever reason."""
@@ -389,7 +371,8 @@ class Store:
                 for address in wanted:
                     if address not in self._elsewhere:
                         joining = partial(join, self._engine, address, self._path)
-                        self._elsewhere[address] = NodeAt(address, joining)
+                        timeout = self._options.call_timeout
+                        self._elsewhere[address] = NodeAt(address, joining, timeout)
         return list(self._elsewhere.values())
 
     @property
@@ -412,7 +395,7 @@ class Store:
         """What this host's memory says of it, and the value where it lies there."""
         self._check()
         home = self._own.now
-        if not isinstance(home, Near):
+        if home is None or home.reader is None:
             return None, None
         try:
             return home.reader.block(key, home)
@@ -426,13 +409,34 @@ class Store:
     def _get_batch_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Any) -> Results:
         reading = self._checked()
         _same(len(keys), len(outs))
-        if isinstance(self._own.now, Near) and not isinstance(keys, str):
+        home = self._own.now
+        if home is not None and home.reader is not None and not isinstance(keys, str):
             try:
                 return Results(*reading.into(keys, outs, watch))
             except (TypeError, ValueError, BufferError):
                 pass  # of a key or a buffer: said more clearly below
         targets = [writable(each) for each in flats(outs)]
         return Results(*_asked(reading.into, keys, targets, watch))
+
+    def _values(
+        self,
+        home: Home,
+        keys: Sequence[Key],
+        values: Sequence[Any],
+        ttl: float | None,
+        parents: Sequence[Key] | None,
+    ) -> Values:
+        """What is to be put, checked; nothing is done yet."""
+        _same(len(keys), len(values))
+        secret = home.joined.secret
+        digests = _digests(keys, secret)
+        above = None
+        if parents is not None:
+            _same(len(keys), len(parents))
+            above = _digests(parents, secret)
+        spans = None if ttl is None else _spans(ttl, len(keys))
+        sources, lengths = measured(values)
+        return Values(digests, sources, lengths, above, spans)
 
     def _told(self, keys: Sequence[Key], request: Any) -> Results:
         """What the own node answers to a request about keys."""

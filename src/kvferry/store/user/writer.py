@@ -3,104 +3,63 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from .. import messages as m
-from ..answers import Answer, Answers, Digests
+from ..answers import Answer, Answers
 from ..extents import room_of, rooms_of
 from ..table import Ints, Words
 from .home import Home
 from .stock import Extents, Stock
+from .values import Values
 
 __all__ = ["Writer"]
 
+# As plain numbers, which arrays take faster.
+RESERVED = int(Answer.RESERVED)
+TOO_LARGE = int(Answer.TOO_LARGE)
+FULL = int(Answer.FULL)
 INDEX_FULL = int(Answer.INDEX_FULL)  # an attempt that was answered so stands
+
+Given = tuple[Answers, Words, Words]  # answers, and of what is RESERVED attempts and offsets
 
 
 class Writer:
-    """Writes of one user to one node. Thread-safe: each put has extents of its own."""
+    """Writes of one user to one node. Thread-safe: each put has extents of its own.
 
-    def __init__(self, home: Home) -> None:
+    timeout  seconds for which the node is waited for, each time
+    """
+
+    def __init__(self, home: Home, timeout: float) -> None:
         self._home = home
+        self._timeout = timeout
         self._capacity = home.joined.pool - home.joined.pool % 64
         self._lock = threading.Lock()
         self._stock = Stock(home.joined.stock)
         self._lost: list[int] = []  # attempts of which it is not known whether they are over
 
-    def put_one(
-        self,
-        digests: Digests,
-        source: Any,
-        length: int,
-        parents: Digests | None,
-        ttls: Ints | None,
-        timeout: float | None,
-    ) -> Answer:
-        """The same as put, for one key."""
+    def put_one(self, values: Values, length: int) -> int:
+        """The same as put, for one value of so many bytes."""
         if length > self._capacity:
-            return Answer.TOO_LARGE
+            return TOO_LARGE
         room = min(room_of(length), self._capacity)
         with self._lock:
-            extent = self._stock.take_one(room)
-        if extent is None:
-            lengths = np.array([length])
-            return Answer(self.put(digests, [source], lengths, parents, ttls, timeout).item(0))
-        row = np.array([*extent, room, length], np.uint64)
-        extents = Extents(row[:1], row[1:2], row[2:3])
-        answers = self._write(extents, digests, [source], row[3:], parents, ttls, timeout)
-        return Answer(answers.item(0))
+            attempts, offsets = self._stock.take(room, 1)
+        if not len(attempts):
+            return int(self.put(values)[0])
+        rooms = np.array([room], np.uint64)
+        return int(self._write(Extents(attempts, offsets, rooms), values)[0])
 
-    def put(
-        self,
-        digests: Digests,
-        sources: Sequence[Any],
-        lengths: Ints,
-        parents: Digests | None,
-        ttls: Ints | None,
-        timeout: float | None,
-    ) -> Answers:
+    def put(self, values: Values) -> Answers:
         """STORED, PRESENT or why not, for each. Raises what writing and asking raise; nothing is
         known of the keys then, and doing it again is harmless."""
-        answers = np.full(len(lengths), Answer.FULL, np.uint8)
-        left = np.arange(len(lengths))
+        answers = np.full(len(values.lengths), FULL, np.uint8)
+        left = np.arange(len(answers))
         while len(left):
-            answers[left] = self._round(
-                digests[left],
-                [sources[at] for at in left.tolist()],
-                lengths[left],
-                None if parents is None else parents[left],
-                None if ttls is None else ttls[left],
-                timeout,
-            )
-            full = left[answers[left] == Answer.FULL]
+            answers[left] = self._round(values.some(left))
+            full = left[answers[left] == FULL]
             left = full if len(full) < len(left) else full[:0]
-        return answers
-
-    def _round(
-        self,
-        digests: Digests,
-        sources: Sequence[Any],
-        lengths: Ints,
-        parents: Digests | None,
-        ttls: Ints | None,
-        timeout: float | None,
-    ) -> Answers:
-        """As many of them as a user may have reserved at once."""
-        answers, extents = self._take(lengths, timeout)
-        given = np.flatnonzero(answers == Answer.RESERVED)
-        if len(given):
-            answers[given] = self._write(
-                Extents(*(column[given] for column in extents)),
-                digests[given],
-                [sources[at] for at in given.tolist()],
-                lengths[given].astype(np.uint64),
-                None if parents is None else parents[given],
-                None if ttls is None else ttls[given],
-                timeout,
-            )
         return answers
 
     def give_back(self) -> None:
@@ -121,94 +80,89 @@ class Writer:
 
     # ---- steps ----
 
-    def _write(
-        self,
-        extents: Extents,
-        digests: Digests,
-        sources: Sequence[Any],
-        lengths: Words,
-        parents: Digests | None,
-        ttls: Ints | None,
-        timeout: float | None,
-    ) -> Answers:
+    def _round(self, values: Values) -> Answers:
+        """As many of them as a user may have reserved at once."""
+        answers, extents = self._take(values.lengths)
+        given = np.flatnonzero(answers == RESERVED)
+        if len(given):
+            answers[given] = self._write(extents.some(given), values.some(given))
+        return answers
+
+    def _write(self, extents: Extents, values: Values) -> Answers:
         try:
-            self._home.write(extents.offsets, extents.rooms, sources, timeout)
+            self._home.write(extents, values, self._timeout)
         except BaseException:
-            self._keep(extents, np.arange(len(lengths)))
+            self._keep(extents)
             raise
         try:
-            answers = self._home.commit(extents.attempts, digests, lengths, parents, ttls, timeout)
+            answers = self._home.commit(extents.attempts, values, self._timeout)
         except BaseException:
             with self._lock:
                 self._lost += extents.attempts.tolist()
             raise
         if INDEX_FULL in answers.tobytes():
-            self._keep(extents, np.flatnonzero(answers == INDEX_FULL))
+            self._keep(extents.some(np.flatnonzero(answers == INDEX_FULL)))
         return answers
 
-    def _take(self, lengths: Ints, timeout: float | None) -> tuple[Answers, Extents]:
+    def _take(self, lengths: Words) -> tuple[Answers, Extents]:
         """An extent for each, or why there is none."""
         count = len(lengths)
-        answers = np.full(count, Answer.RESERVED, np.uint8)
-        answers[lengths > self._capacity] = Answer.TOO_LARGE
-        rooms = np.minimum(rooms_of(lengths), self._capacity)
-        found = Extents(
-            np.zeros(count, np.uint64), np.zeros(count, np.uint64), rooms.astype(np.uint64)
-        )
-        for room in np.unique(rooms[answers == Answer.RESERVED]).tolist():
-            wanted = np.flatnonzero((rooms == room) & (answers == Answer.RESERVED))
-            self._take_room(room, wanted, found, answers, timeout)
+        answers = np.full(count, TOO_LARGE, np.uint8)
+        rooms = np.minimum(rooms_of(lengths.astype(np.int64)), self._capacity).astype(np.uint64)
+        found = Extents(np.zeros(count, np.uint64), np.zeros(count, np.uint64), rooms)
+        fits = lengths <= self._capacity
+        try:
+            for room in set(rooms[fits].tolist()):
+                wanted = np.flatnonzero(fits & (rooms == room))
+                given = self._take_room(room, len(wanted))
+                answers[wanted], found.attempts[wanted], found.offsets[wanted] = given
+        except BaseException:
+            self._keep(found.some(np.flatnonzero(answers == RESERVED)))
+            raise
         return answers, found
 
-    def _take_room(
-        self, room: int, wanted: Ints, found: Extents, answers: Answers, timeout: float | None
-    ) -> None:
+    def _take_room(self, room: int, count: int) -> Given:
+        """Of one room: from the stock, and what that has not from the node."""
         with self._lock:
-            have = self._stock.take(room, len(wanted))
-            ahead = self._stock.ahead(room) if len(have) < len(wanted) else 0
-        if have:
-            attempts, offsets = zip(*have, strict=True)
-            found.attempts[wanted[: len(have)]] = attempts
-            found.offsets[wanted[: len(have)]] = offsets
-        missing = wanted[len(have) :]
-        if not len(missing):
-            return
+            attempts, offsets = self._stock.take(room, count)
+            ahead = self._stock.ahead(room) if len(attempts) < count else 0
+        answers = np.full(len(attempts), RESERVED, np.uint8)
+        if len(attempts) == count:
+            return answers, attempts, offsets
         try:
-            got = self._reserve(room, len(missing), ahead, timeout)
+            more = self._reserve(room, count - len(attempts), ahead)
         except BaseException:
-            self._keep(found, wanted[: len(have)])
+            with self._lock:
+                self._stock.put(room, attempts, offsets)
             raise
-        found.attempts[missing] = got[1]
-        found.offsets[missing] = got[2]
-        answers[missing] = got[0]
+        return (
+            np.concatenate((answers, more[0])),
+            np.concatenate((attempts, more[1])),
+            np.concatenate((offsets, more[2])),
+        )
 
-    def _reserve(
-        self, room: int, count: int, ahead: int, timeout: float | None
-    ) -> tuple[Answers, Words, Words]:
+    def _reserve(self, room: int, count: int, ahead: int) -> Given:
         """`count` extents; what there is more goes to the stock. When the pool is full, the stock
         of other rooms goes back, and it is asked once more."""
-        reply = self._ask_for(room, count + ahead, timeout)
+        given = self._ask_for(room, count + ahead)
         with self._lock:
             idle = self._stock.bytes
-        if idle and not (reply[0] == Answer.RESERVED).any():
+        if idle and RESERVED not in given[0].tobytes():
             self.give_back()
-            reply = self._ask_for(room, count, timeout)
-        answers, attempts, offsets = reply
-        more = np.flatnonzero(answers[count:] == Answer.RESERVED) + count
+            given = self._ask_for(room, count)
+        answers, attempts, offsets = given
+        more = np.flatnonzero(answers[count:] == RESERVED) + count
         with self._lock:
-            pairs = zip(attempts[more].tolist(), offsets[more].tolist(), strict=True)
-            self._stock.put(room, list(pairs))
+            self._stock.put(room, attempts[more], offsets[more])
         return answers[:count], attempts[:count], offsets[:count]
 
-    def _ask_for(
-        self, room: int, count: int, timeout: float | None
-    ) -> tuple[Answers, Words, Words]:
+    def _ask_for(self, room: int, count: int) -> Given:
         with self._lock:
             lost = self._take_lost()
         if len(lost):
-            self._home.ask(m.Abort(m.column_of(lost)), m.Told, timeout)
-        sizes = np.full(count, room, np.int64)
-        reply = self._home.ask(m.Reserve(m.column_of(sizes)), m.Extents, timeout)
+            self._home.ask(m.Abort(m.column_of(lost)), m.Told, self._timeout)
+        sizes = m.column_of(np.full(count, room, np.int64))
+        reply = self._home.ask(m.Reserve(sizes), m.Extents, self._timeout)
         answers = m.answers_in(reply.answers)
         attempts, offsets = m.words_in(reply.attempts, reply.offsets)
         m.check_rows(count, answers, attempts, offsets)
@@ -218,9 +172,9 @@ class Writer:
         lost, self._lost = self._lost, []
         return np.array(lost, np.uint64)
 
-    def _keep(self, extents: Extents, which: Ints) -> None:
+    def _keep(self, extents: Extents) -> None:
         """These were not used after all."""
         with self._lock:
-            for at in which.tolist():
-                one = int(extents.attempts[at]), int(extents.offsets[at])
-                self._stock.put(int(extents.rooms[at]), [one])
+            for room in set(extents.rooms.tolist()):
+                which: Ints = np.flatnonzero(extents.rooms == room)
+                self._stock.put(room, extents.attempts[which], extents.offsets[which])
