@@ -45,23 +45,32 @@ class Actor:
     """A child that is a user. Its verbs are those of _Scene."""
 
     def __init__(self, node: Reached, way: str = MAPPED, **options: float) -> None:
-        self.child: Child = spawn(act)
         self.way = way
-        try:
-            address = node.unix if way == MAPPED else node.tcp
-            self.ask("open", address, way, {**node.options, **options})
-        except BaseException:
-            self.child.close()
-            raise
+        self.child: Child = spawn(act)
+        address = node.unix if way == MAPPED else node.tcp
+        self.child.tell(["open", address, way, {**node.options, **options}])
+        self._opening = True  # while others are started
+
+    def opened(self) -> None:
+        """Wait until it is a user."""
+        if self._opening:
+            self._opening = False
+            self.hear()
 
     def ask(self, verb: str, *arguments: Any) -> Any:
-        return self.child.ask([verb, *arguments], 3 * PATIENCE)
+        self.to_come(verb, *arguments)
+        return self.hear()
+
+    def hear(self) -> Any:
+        """What the verb returned that is to come."""
+        return self.child.hear(3 * PATIENCE)
 
     def __getattr__(self, verb: str) -> Any:
         return lambda *arguments: self.ask(verb, *arguments)
 
     def to_come(self, verb: str, *arguments: Any) -> None:
         """It will do that when it goes on."""
+        self.opened()
         self.child.tell([verb, *arguments])
 
     def stopped(self) -> None:

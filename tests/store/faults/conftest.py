@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.faults.actor import FAR, MAPPED
 from tests.store.faults.keeper import Keeper
 
 
@@ -20,10 +19,3 @@ def addresses(folder: Path) -> list[str]:
 def keeper(addresses: list[str]) -> Iterator[Keeper]:
     with Keeper(addresses) as node:
         yield node
-
-
-@pytest.fixture(params=[MAPPED, FAR])
-def reach(request: pytest.FixtureRequest) -> str:
-    """How the user that is struck reaches the node."""
-    name: str = request.param
-    return name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.store.faults.actor import FAR, MAPPED, STEPS, Actor
 from tests.store.faults.keeper import Keeper
 
-MIB = 1 << 20
+KIB, MIB = 1 << 10, 1 << 20
 BIG = MIB - 4096  # bytes: a quarter of the pool, what one user may have reserved
 
 
@@ -47,6 +48,7 @@ def leasing(node: Keeper, user: Actor) -> None:
 
 def idle(node: Keeper, user: Actor) -> None:
     """It just joined."""
+    user.opened()
 
 
 MOMENTS: dict[str, Callable[[Keeper, Actor], None]] = {
@@ -65,6 +67,7 @@ EVERY = [(moment, way) for moment in MOMENTS for way in (MAPPED, FAR)]
 @pytest.mark.parametrize("cases", [SOME, pytest.param(EVERY, marks=pytest.mark.slow)])
 def test_at_each_moment(keeper: Keeper, cases: list[tuple[str, str]]) -> None:
     with Actor(keeper) as witness:
+        witness.opened()
         for moment, way in cases:
             reach = MOMENTS[moment]
             with Actor(keeper, way) as user:
@@ -83,11 +86,13 @@ def test_at_each_moment(keeper: Keeper, cases: list[tuple[str, str]]) -> None:
             assert witness.remove("struck") is True
 
 
-def test_in_the_middle_of_a_large_read(addresses: list[str], reach: str) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("way", [MAPPED, FAR])
+def test_in_the_middle_of_a_large_read(addresses: list[str], way: str) -> None:
     size = 48 * MIB
     with Keeper(addresses, size=2 * size) as node, Actor(node) as witness:
         assert witness.put("large", 1, size) == "STORED"
-        with Actor(node, reach) as user:
+        with Actor(node, way) as user:
             user.to_come("read_until", "large", size, "SIGKILL")
             assert user.child.wait() == -9
         node.until(users=1)  # with the user its lease ends
@@ -95,3 +100,22 @@ def test_in_the_middle_of_a_large_read(addresses: list[str], reach: str) -> None
         node.until(deferred=0, quarantined=0)
         assert witness.put("large", 2, size) == "STORED"
         assert witness.get("large") == 2
+
+
+@pytest.mark.parametrize("times", [2, pytest.param(30, marks=pytest.mark.slow)])
+def test_at_any_moment(keeper: Keeper, times: int) -> None:
+    """In several threads of calls of all kinds, while others make the same ones."""
+    with Actor(keeper) as witness:
+        witness.load("load", 48, 48 * KIB)
+        for each in range(times):
+            with Actor(keeper, (MAPPED, FAR)[each % 2]) as user:
+                user.load("load", 48, 48 * KIB)
+                user.until_ends("put STORED", "get there")
+                time.sleep(0.002 * (each % 17))  # at another moment each time
+                user.kill()
+            keeper.until(users=1, silent=0)
+            ends = witness.until_ends("put STORED", "get there", "view there")
+            bad = {end for end in ends if "Error" in end or "Timeout" in end}
+            assert not bad, bad
+        witness.load_end()
+        witness.refill("after", 2)

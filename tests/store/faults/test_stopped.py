@@ -29,9 +29,13 @@ SOME = [("reserved", BESIDE), ("writing", MAPPED), ("written", FAR)]
 EVERY = [(step, way) for step in STEPS for way in WAYS]
 
 
+AGAIN = [pytest.param(way, 4, marks=pytest.mark.slow) for way in WAYS]
+
+
 @pytest.mark.parametrize("cases", [SOME, pytest.param(EVERY, marks=pytest.mark.slow)])
 def test_in_mid_write(addresses: list[str], cases: list[tuple[str, str]]) -> None:
     with Keeper(addresses, QUICK) as node, Actor(node) as witness:
+        witness.opened()
         for step, way in cases:
             with Actor(node, way) as user:
                 stop_in_mid_write(node, witness, user, step)
@@ -53,7 +57,7 @@ def stop_in_mid_write(node: Keeper, witness: Actor, user: Actor, step: str) -> N
 
     user.to_come("go")
     user.resume()
-    user.child.hear()
+    user.hear()
     assert user.end().split(":")[0] == "PeerError"
     assert witness.get("struck") is None
     assert witness.check([f"{name}-{at}" for at in range(before)]) > 0
@@ -72,6 +76,7 @@ def test_with_frames_under_way(addresses: list[str]) -> None:
         Actor(node) as witness,
         Actor(node, FAR) as user,
     ):
+        witness.opened()
         user.hold(True, 2)  # of a MiB each
         user.begin("put", "struck", 1, 8 * MIB)
         user.held()
@@ -80,7 +85,7 @@ def test_with_frames_under_way(addresses: list[str]) -> None:
         count = witness.refill("before", 3)
         user.to_come("hold", False)
         user.resume()
-        user.child.hear()
+        user.hear()
         assert user.end().split(":")[0] == "PeerError"
         assert witness.get("struck") is None
         assert witness.check([f"before-{at}" for at in range(count)]) > 0
@@ -89,11 +94,12 @@ def test_with_frames_under_way(addresses: list[str]) -> None:
         witness.refill("after", 2)
 
 
-@pytest.mark.parametrize("way", [MAPPED, pytest.param(FAR, marks=pytest.mark.slow)])
-def test_a_late_commit_is_refused(addresses: list[str], way: str) -> None:
+@pytest.mark.parametrize(("way", "rounds"), [(MAPPED, 1), *AGAIN])
+def test_a_late_commit_is_refused(addresses: list[str], way: str, rounds: int) -> None:
     """Its channel is taken for over while what it wrote lies on its desk, or is on its way."""
     with Keeper(addresses, QUICK) as node, Actor(node) as witness, Actor(node, way) as user:
-        for round_ in range(2):
+        witness.opened()
+        for round_ in range(rounds):
             user.brake("written")
             user.begin("put", f"struck-{round_}", 1, BIG // 2)
             user.reach()
@@ -102,7 +108,7 @@ def test_a_late_commit_is_refused(addresses: list[str], way: str) -> None:
             witness.refill(f"round-{round_}", 1.2)
             user.to_come("go")
             user.resume()
-            user.child.hear()
+            user.hear()
             assert user.end().split(":")[0] == "PeerError"
             assert witness.get(f"struck-{round_}") is None
             assert user.put(f"struck-{round_}", 2, 4096) == "STORED"
@@ -128,24 +134,25 @@ def test_with_a_view(addresses: list[str], way: str) -> None:
         node.until(deferred=0)
 
 
-def test_in_the_middle_of_a_large_read(addresses: list[str], reach: str) -> None:
+@pytest.mark.parametrize("way", [MAPPED, pytest.param(FAR, marks=pytest.mark.slow)])
+def test_in_the_middle_of_a_large_read(addresses: list[str], way: str) -> None:
     """It leaves, and its place is written anew, while the reader stands still."""
     with (
         Keeper(addresses, size=2 * LARGE) as node,
         Actor(node) as witness,
-        Actor(node, reach) as user,
+        Actor(node, way) as user,
     ):
         assert witness.put("large", 1, LARGE) == "STORED"
         user.to_come("read_until", "large", LARGE, "SIGSTOP")
         user.stopped()
-        if reach == MAPPED:
+        if way == MAPPED:
             assert witness.remove("large") is True
             assert node.look()["deferred"] >= LARGE
         witness.refill("others", 2, MIB)
-        if reach == MAPPED:
+        if way == MAPPED:
             assert node.look()["deferred"] >= LARGE
         user.resume()
-        assert user.child.hear() == 1
+        assert user.hear() == 1
         node.until(deferred=0)
         witness.refill("more", 2, MIB)
 
@@ -166,4 +173,4 @@ def test_for_longer_than_its_lease(addresses: list[str]) -> None:
         witness.refill("others", 2, MIB)
         assert witness.put("large", 2, LARGE) == "STORED"
         user.resume()
-        assert user.child.hear() == 2
+        assert user.hear() == 2

@@ -15,8 +15,15 @@ READS = ["get", "get", "get_into", "view", "get_batch"]
 WRITES = ["put", "put", "put_batch", "remove", "get"]
 
 
-@pytest.mark.parametrize("policy", ["lru", "s3fifo", "prefix"])
-@pytest.mark.parametrize("seconds", [0.7, pytest.param(20.0, marks=pytest.mark.slow)])
+SHORT, LONG = 0.7, 20.0
+CASES = [
+    ("s3fifo", SHORT),
+    ("prefix", SHORT),
+    *(pytest.param(each, LONG, marks=pytest.mark.slow) for each in ("lru", "s3fifo", "prefix")),
+]
+
+
+@pytest.mark.parametrize(("policy", "seconds"), CASES)
 def test_every_value_is_whole(addresses: list[str], policy: str, seconds: float) -> None:
     ways = [MAPPED, MAPPED, FAR] if seconds > 1 else [MAPPED]
     with (
