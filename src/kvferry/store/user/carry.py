@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...batch import Batch
-from ...engine import Channel, Transfer
+from ...engine import Channel
 from ...errors import Full
 from ...memory import RemoteRegion
 from ..table import Ints
+from .found import Watch
 
-__all__ = ["Watch", "read", "write"]
-
-Watch = Callable[[Transfer], None]
+__all__ = ["read", "write"]
 
 SLOWEST = 16 << 20  # bytes a second of a network that is in order
 

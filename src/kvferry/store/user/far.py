@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...engine import Channel, Transfer
+from ... import _core
+from ...engine import Channel
 from ...errors import NotQuiet, Timeout
 from .. import messages as m
-from ..answers import Answer, Answers, Digests
+from ..answers import Answer, Answers, Cause, Digests
 from ..clock import in_time, now
 from ..table import Ints, Words
 from . import carry
+from .found import Found, Key, Room, Watch
 from .home import Home
 from .stock import Extents
 from .values import Values
 
-__all__ = ["Far", "Fetched"]
+__all__ = ["Far"]
 
 LEASE = 5_000_000_000  # ns; a read that takes longer is asked for again, with a longer one
 TRIES = 3
-
-
-class Fetched(NamedTuple):
-    """FOUND, ABSENT, TOO_SMALL (nothing was written) or CHANGING each, and lengths in bytes."""
-
-    answers: Answers
-    lengths: Words
 
 
 class Far(Home):
@@ -68,37 +62,31 @@ class Far(Home):
         )
         return m.answers_in(self.ask(request, m.Told, timeout).answers).copy()
 
-    def fetch(
-        self,
-        digests: Digests,
-        room: Callable[[int, int], Any | None],
-        watch: Callable[[Transfer], None],
-    ) -> Fetched:
-        """Read what is there. `room(i, length)` gives the buffer for object i, which is that long,
-        or None: it is not wanted. `watch` is shown each transfer that may take long.
+    def exists(self, keys: Sequence[Key]) -> Answers:
+        causes = m.answers_in(self.ask(m.Why(self._column(keys)), m.Told).answers)
+        m.check_rows(len(keys), causes)
+        return np.where(causes == Cause.PRESENT, Answer.FOUND, Answer.ABSENT).astype(np.uint8)
 
-        A read that did not end inside its lease is asked for again, with a longer one; what it
-        left in the buffer is never told as found.
-        """
-        answers = np.full(len(digests), Answer.CHANGING, np.uint8)
-        lengths = np.zeros(len(digests), np.uint64)
+    def read(self, keys: Sequence[Key], room: Room, watch: Watch) -> Found:
+        """A read that did not end inside its lease is asked for again, with a longer one; what it
+        left in the buffer is never told as found."""
+        digests = _core.digest(keys, self.joined.secret)
+        found = Found.all(len(digests), Answer.CHANGING)
         lease = LEASE
         for _ in range(TRIES):
-            left = np.flatnonzero(answers == Answer.CHANGING)
+            left = np.flatnonzero(found.answers == Answer.CHANGING)
             if not len(left):
                 break
-            answers[left], lengths[left] = self._fetch(digests[left], left, room, watch, lease)
-            lease *= 4
-        return Fetched(answers, lengths)
 
-    def _fetch(
-        self,
-        digests: Digests,
-        which: NDArray[np.intp],
-        room: Callable[[int, int], Any | None],
-        watch: Callable[[Transfer], None],
-        lease: int,
-    ) -> Fetched:
+            def room_of(at: int, length: int, left: Ints = left) -> Any | None:
+                return room(int(left[at]), length)
+
+            more = self._fetch(digests[left], room_of, watch, lease)
+            found.answers[left], found.lengths[left] = more
+            lease *= 4
+        return found
+
+    def _fetch(self, digests: Digests, room: Room, watch: Watch, lease: int) -> Found:
         asked = now()
         located = self.ask(m.Locate(m.column_of(digests), lease, self._tickets()), m.Located)
         try:
@@ -106,7 +94,7 @@ class Far(Home):
             offsets, lengths = m.numbers_in(located.offsets, located.lengths)
             m.check_rows(len(digests), answers, offsets)
             there = np.flatnonzero(answers == Answer.FOUND)
-            outs = [room(int(which[at]), int(lengths[at])) for at in there.tolist()]
+            outs = [room(at, int(lengths[at])) for at in there.tolist()]
             refused = np.array([out is None for out in outs], np.bool_)
             answers[there[refused]] = Answer.TOO_SMALL
             there = there[~refused]
@@ -116,10 +104,10 @@ class Far(Home):
                 answers[there] = Answer.CHANGING
         finally:
             self._give_back(located.ticket)
-        return Fetched(answers, lengths.view(np.uint64))
+        return Found(answers, lengths.view(np.uint64))
 
     def _read(
-        self, offsets: Ints, lengths: Ints, outs: Sequence[Any], watch: carry.Watch, lease: int
+        self, offsets: Ints, lengths: Ints, outs: Sequence[Any], watch: Watch, lease: int
     ) -> bool:
         """False: it took longer than the lease."""
         try:
@@ -129,6 +117,9 @@ class Far(Home):
         except Timeout:
             return False
         return True
+
+    def _column(self, keys: Sequence[Key]) -> bytes:
+        return m.column_of(_core.digest(keys, self.joined.secret))
 
     def _tickets(self) -> bytes:
         with self._lock:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 from ..._core import IndexReader
 from .. import messages as m
 from ..answers import Answers
 from ..table import Words
+from .found import Found, Key, Room, Watch
 from .stock import Extents
 from .values import Values
 
@@ -44,6 +47,23 @@ class Home(ABC):
     def commit(self, attempts: Words, values: Values, timeout: float | None) -> Answers:
         """What was written becomes objects. Raises Timeout or PeerError; then each key may have
         been stored or not, and doing it again is harmless."""
+
+    @abstractmethod
+    def exists(self, keys: Sequence[Key]) -> Answers:
+        """FOUND, ABSENT or NODE_GONE each. Raises as ask does; TypeError for what is no key."""
+
+    @abstractmethod
+    def read(self, keys: Sequence[Key], room: Room, watch: Watch) -> Found:
+        """Fill the buffers that `room` gives for the objects that are there. Raises as ask does,
+        and what transfers raise; TypeError for what is no key."""
+
+    def read_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Found:
+        """Fill outs[i] with the object of keys[i], where it is there and fits."""
+
+        def room(at: int, length: int) -> Any | None:
+            return outs[at] if length <= memoryview(outs[at]).nbytes else None
+
+        return self.read(keys, room, watch)
 
     @abstractmethod
     def leave(self) -> None:

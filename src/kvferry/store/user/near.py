@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,9 +13,10 @@ from ...engine import Channel
 from ...errors import ClosedError, ForkedError, PeerError, Timeout
 from ...memory import Region
 from .. import messages as m
-from ..answers import Answers
+from ..answers import Answer, Answers
 from ..clock import moments
 from ..table import Words
+from .found import SAID, Found, Key, Room, Watch
 from .home import Home
 from .stock import Extents
 from .values import Values
@@ -36,6 +38,31 @@ class Near(Home):
 
     def write(self, extents: Extents, values: Values, timeout: float | None) -> None:
         _core.write_all(extents.offsets + self._pool, extents.rooms, values.sources)
+
+    def exists(self, keys: Sequence[Key]) -> Answers:
+        answers: Answers = SAID[self.reader.exists(_core.digest(keys, self.joined.secret))]
+        return answers
+
+    def read_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Found:
+        codes, lengths = self.reader.get_all(keys, outs)
+        return Found(SAID[codes], lengths)
+
+    def read(self, keys: Sequence[Key], room: Room, watch: Watch) -> Found:
+        """Each is copied while it is held where it lies."""
+        found = Found.all(len(keys), Answer.ABSENT)
+        for at, key in enumerate(keys):
+            status, block = self.reader.block(key, self)
+            found.answers[at] = SAID[status]
+            if block is None:
+                continue
+            with block as memory:
+                found.lengths[at] = memory.nbytes
+                out = room(at, memory.nbytes)
+                if out is None:
+                    found.answers[at] = Answer.TOO_SMALL
+                elif memory.nbytes:
+                    memoryview(out).cast("B")[: memory.nbytes] = memory
+        return found
 
 
 class Embedded(Near):

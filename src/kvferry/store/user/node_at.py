@@ -41,9 +41,13 @@ def join(engine: Engine, address: str, path: str = "auto") -> Home:
     if mapped:
         try:
             return Mapped(channel)
-        except UsageError as error:
+        except PeerError as error:
             if error.cause != "no_pid":
                 raise
+        # The node cannot see when this process ends, and a closed channel stops no copy to memory
+        # that is mapped here: it has to be one over a wire.
+        channel.close()
+        channel = engine.connect(address, path="tcp/host", timeout=CONNECT)
     return Far(channel)
 
 

@@ -123,7 +123,7 @@ class Queue:
         return pending
 
     def close(self) -> None:
-        """What waits is still done; blocks until it is."""
+        """What waits ends by finding the store closed; blocks until what has begun is over."""
         self._threads.shutdown()
 
 

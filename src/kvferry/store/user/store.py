@@ -6,10 +6,10 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +30,15 @@ from .. import messages as m
 from ..answers import Answer, Pin
 from ..records import Limits
 from .addresses import bytes_in, places_of
-from .buffers import flat, flats, measured, writable
+from .buffers import flat, flats, writable
+from .found import Key, Watch
 from .home import Home
+from .keys import asked, blame, digests_of, same
 from .lease import Lease
 from .near import Embedded
 from .node_at import NodeAt, join
 from .pending import Pending, Queue
-from .reading import Key, Reading, Why, nobody
+from .reading import Reading, Why
 from .results import Results, error_of
 from .values import Values
 from .writer import Writer
@@ -142,7 +144,8 @@ class Store:
         Timeout: it may be stored or not, and doing it again is harmless.
         """
         home, writer = self._both()
-        values = self._values(home, [key], [value], ttl, None if parent is None else [parent])
+        above = None if parent is None else [parent]
+        values = Values.of(home.joined.secret, [key], [value], ttl, above)
         if home.reader is not None and home.reader.exists(values.digests)[0] == _core.HIT:
             return Answer.PRESENT
         answer = writer.put_one(values, int(values.lengths[0]))
@@ -157,10 +160,9 @@ class Store:
             with block as memory:
                 return bytes(memory)
         if status == _core.ABSENT:
-            absent = nobody(1, Answer.ABSENT)
-            found, copies = self._reading.copies_elsewhere([key], absent, [None], _unwatched)
+            found, copies = self._reading.copies_elsewhere([key], _unwatched)
         else:
-            found, copies = _asked(self._reading.copies, [key], _unwatched)
+            found, copies = asked(self._reading.copies, [key], _unwatched)
         if found.answers[0] in (Answer.FOUND, Answer.ABSENT):
             return copies[0]
         raise error_of(Answer(int(found.answers[0])), self._own.address)
@@ -184,7 +186,7 @@ class Store:
                     return length
                 if status == _core.ABSENT and not self._others():
                     return None
-        found = _asked(self._reading.into, [key], [writable(flat(out))], _unwatched)
+        found = asked(self._reading.into, [key], [writable(flat(out))], _unwatched)
         answer = Answer(int(found.answers[0]))
         if answer is Answer.FOUND:
             return int(found.lengths[0])
@@ -220,7 +222,7 @@ class Store:
 
     def why(self, key: Key) -> Why:
         """Why a key is not there, as far as it is remembered."""
-        return _asked(self._checked().why, [key])
+        return asked(self._checked().why, [key])
 
     # ---- many keys ----
 
@@ -234,7 +236,7 @@ class Store:
     ) -> Results:
         """Store many: an Answer each, as put gives or raises them."""
         home, writer = self._both()
-        rows = self._values(home, keys, values, ttl, parents)
+        rows = Values.of(home.joined.secret, keys, values, ttl, parents)
         answers = np.full(len(keys), PRESENT, np.uint8)
         new = np.arange(len(keys))
         if home.reader is not None:
@@ -245,7 +247,7 @@ class Store:
 
     def get_batch(self, keys: Sequence[Key]) -> list[bytes | None]:
         """A copy of each value, None where there is none, for whatever reason."""
-        return _asked(self._checked().copies, keys, _unwatched)[1]
+        return asked(self._checked().copies, keys, _unwatched)[1]
 
     def get_batch_into(self, keys: Sequence[Key], outs: Sequence[Any]) -> Results:
         """Fill each buffer with the value of its key: FOUND, ABSENT, TOO_SMALL ... each.
@@ -257,7 +259,7 @@ class Store:
 
     def exists_batch(self, keys: Sequence[Key]) -> NDArray[np.bool_]:
         """Which are there? Raises PeerError when the own node is gone and one is found nowhere."""
-        answers = _asked(self._checked().exists, keys)
+        answers = asked(self._checked().exists, keys)
         if (answers == Answer.NODE_GONE).any():
             raise error_of(Answer.NODE_GONE, self._own.address)
         found: NDArray[np.bool_] = answers == Answer.FOUND
@@ -302,7 +304,7 @@ class Store:
         """Keep objects for some time, as long as the node permits at most: a Lease to renew or to
         give back. Which of them it holds stands in `lease.held`."""
         home = self._both()[0]
-        digests = _digests(keys, home.joined.secret)
+        digests = digests_of(keys, home.joined.secret)
         return Lease.of(home, digests, seconds)
 
     def pin(self, keys: Sequence[Key], pin: Pin = Pin.HARD) -> Results:
@@ -400,15 +402,15 @@ class Store:
         try:
             return home.reader.block(key, home)
         except (TypeError, UnicodeEncodeError) as error:
-            raise _blame([key], error) from None
+            raise blame([key], error) from None
 
     def _both(self) -> tuple[Home, Writer]:
         self._check()
         return self._own.both
 
-    def _get_batch_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Any) -> Results:
+    def _get_batch_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Results:
         reading = self._checked()
-        _same(len(keys), len(outs))
+        same(len(keys), len(outs))
         home = self._own.now
         if home is not None and home.reader is not None and not isinstance(keys, str):
             try:
@@ -416,32 +418,12 @@ class Store:
             except (TypeError, ValueError, BufferError):
                 pass  # of a key or a buffer: said more clearly below
         targets = [writable(each) for each in flats(outs)]
-        return Results(*_asked(reading.into, keys, targets, watch))
-
-    def _values(
-        self,
-        home: Home,
-        keys: Sequence[Key],
-        values: Sequence[Any],
-        ttl: float | None,
-        parents: Sequence[Key] | None,
-    ) -> Values:
-        """What is to be put, checked; nothing is done yet."""
-        _same(len(keys), len(values))
-        secret = home.joined.secret
-        digests = _digests(keys, secret)
-        above = None
-        if parents is not None:
-            _same(len(keys), len(parents))
-            above = _digests(parents, secret)
-        spans = None if ttl is None else _spans(ttl, len(keys))
-        sources, lengths = measured(values)
-        return Values(digests, sources, lengths, above, spans)
+        return Results(*asked(reading.into, keys, targets, watch))
 
     def _told(self, keys: Sequence[Key], request: Any) -> Results:
         """What the own node answers to a request about keys."""
         home = self._both()[0]
-        digests = _digests(keys, home.joined.secret)
+        digests = digests_of(keys, home.joined.secret)
         answers = m.answers_in(home.ask(request(m.column_of(digests)), m.Told).answers)
         m.check_rows(len(digests), answers)
         return Results(answers, np.zeros(len(digests), np.uint64))
@@ -470,44 +452,6 @@ def _mistake(gone: PeerError) -> BaseException:
     """What keeps a node from being there, if it is of the caller's doing or of this machine's."""
     why = gone.__cause__
     return why if isinstance(why, (UsageError, RightsError, NoMemory, Unsupported)) else gone
-
-
-def _digests(keys: Sequence[Key], secret: bytes) -> NDArray[np.uint64]:
-    return _asked(_core.digest, keys, secret)
-
-
-R = TypeVar("R")
-
-
-def _asked(ask: Callable[..., R], keys: Sequence[Key], *more: Any) -> R:
-    """What it answers about these keys. Raises UsageError unless all are text or bytes."""
-    if isinstance(keys, (str, bytes)):
-        raise UsageError("a batch has a list of keys, not one", cause="key")
-    try:
-        return ask(keys, *more)
-    except (TypeError, UnicodeEncodeError) as error:
-        raise _blame(keys, error) from None
-
-
-def _blame(keys: Sequence[Any], error: Exception) -> Exception:
-    """Which key it was, if it was one."""
-    for index, key in enumerate(keys):
-        try:
-            _core.digest([key], bytes(16))
-        except (TypeError, UnicodeEncodeError) as reason:
-            return UsageError(f"a key is text or bytes: {reason}", cause="key", index=index)
-    return error
-
-
-def _same(keys: int, others: int) -> None:
-    if keys != others:
-        raise UsageError(f"{keys} keys and {others} others", cause="lengths")
-
-
-def _spans(ttl: float, count: int) -> NDArray[np.int64]:
-    if not 0 < ttl < 1e9:
-        raise UsageError(f"a value cannot live {ttl} seconds", cause="ttl")
-    return np.full(count, int(ttl * 1e9), np.int64)
 
 
 def _unwatched(transfer: Transfer) -> None:

@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from ..answers import Digests
 from ..table import Ints, Words
+from .buffers import measured
+from .found import Key
+from .keys import digests_of, same, spans
 
 __all__ = ["Values"]
 
@@ -23,6 +26,26 @@ class Values(NamedTuple):
     lengths: Words
     parents: Digests | None = None
     ttls: Ints | None = None
+
+    @classmethod
+    def of(
+        cls,
+        secret: bytes,
+        keys: Sequence[Key],
+        values: Sequence[Any],
+        ttl: float | None,
+        parents: Sequence[Key] | None,
+    ) -> Values:
+        """What a caller wants to put. Raises UsageError for what is no key or no buffer, with its
+        index, and when there are not as many of everything."""
+        same(len(keys), len(values))
+        digests, above = digests_of(keys, secret), None
+        if parents is not None:
+            same(len(keys), len(parents))
+            above = digests_of(parents, secret)
+        ttls = None if ttl is None else spans(ttl, len(keys))
+        sources, lengths = measured(values)
+        return cls(digests, sources, lengths, above, ttls)
 
     def some(self, which: Ints) -> Values:
         if len(which) == len(self.lengths):
