@@ -32,7 +32,7 @@ VERBS: dict[str, Callable[[Queue, Trees, Any], Any]] = {
     "parents": lambda queue, trees, slots: trees.insert(ints(3, 4), slots),
     "remove": lambda queue, trees, slots: trees.remove(slots),
     "touch": lambda queue, trees, slots: trees.touch(slots),
-    "blocked": lambda queue, trees, slots: trees.blocked(slots),
+    "kin": lambda queue, trees, slots: trees.kin(slots),
     "first of trees": lambda queue, trees, slots: trees.first(slots),
     "leave": lambda queue, trees, slots: trees.leave(slots, STAYS, SIZES, 9),
     "forget": lambda queue, trees, slots: trees.forget(slots, ints()),
@@ -61,7 +61,8 @@ def test_no_slot_leads_outside(queue: Queue, trees: Trees, verb: str, outside: i
         VERBS[verb](queue, trees, ints(1, outside))
     assert queue.members().tolist() == [2, 0]
     assert trees.members().tolist() == [0, 2]
-    assert trees.blocked(ints(*range(SLOTS))).tolist() == [False, False, True, False, False]
+    parents, children = trees.kin(ints(*range(SLOTS)))
+    assert (parents.tolist(), children.tolist()) == ([2, 1, 2, 3, 4], [0, 0, 1, 0, 0])
 
 
 def test_batches_have_one_length(trees: Trees) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
 from collections.abc import Callable
@@ -413,11 +414,13 @@ def steps(build: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # what others left to be collected is not carried out here
     sys.settrace(trace)
     try:
         build()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kvferry import Engine
-from kvferry.store import Store
+from kvferry.store import Limits, Store
 from kvferry.store.clock import now
 from kvferry.store.node import Node
 
@@ -97,8 +97,10 @@ def user_of(owner: Store, way: str) -> Store:
 
 @contextmanager
 def settings(way: str, folder: Path, **wanted: Any) -> Iterator[Setting]:
-    """A node of 1 MiB by default; its catalog must be sound in the end."""
+    """A node of 1 MiB by default, of which nothing leaves but on demand; its catalog must be sound
+    in the end."""
     wanted.setdefault("size", MIB)
+    wanted.setdefault("limits", Limits(high=1.0, low=1.0))
     listen = (f"unix://{folder}/node", "127.0.0.1:0")
     with Store(listen=listen, **wanted) as owner:
         if way == "embedded":

@@ -182,6 +182,20 @@ def test_a_group_stays_while_others_need_one_of_it() -> None:
     full.check()
 
 
+def test_a_group_of_parents_and_children_leaves_like_any_other() -> None:
+    full = Full(PrefixLru, parents={1: 0, 2: 1, 15: 2})
+    full.group(0, 1, 2)
+    full.group(3, 4)
+    full.lease(15)
+    assert full.evict(PLACES).objects == 12
+    assert full.left == list(range(3, 15))
+    full.check()
+    assert full.evict(1, now=10).objects == 1
+    assert full.left == list(range(3, 16))
+    assert full.evict(1, now=10).objects == 3
+    full.check()
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_of_rivals_the_first_that_may_leaves_with_its_group(policy: type[Policy]) -> None:
     full = Full(policy)

@@ -15,7 +15,17 @@ def run_pytest(folder: Path, test: str) -> str:
     conftest = (ROOT / "tests/conftest.py").read_text()
     (folder / "conftest.py").write_text(conftest.replace("GRACE = 2.0", "GRACE = 0.05"))
     (folder / "test_it.py").write_text(test)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "--basetemp",
+    ]
     config = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder)]
     run = subprocess.run(
         [*command, str(folder / "base"), *config, str(folder)], capture_output=True, text=True

@@ -102,7 +102,7 @@ def test_in_the_middle_of_a_large_read(addresses: list[str], way: str) -> None:
         assert witness.get("large") == 2
 
 
-@pytest.mark.parametrize("times", [2, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [1, pytest.param(30, marks=pytest.mark.slow)])
 def test_at_any_moment(keeper: Keeper, times: int) -> None:
     """In several threads of calls of all kinds, while others make the same ones."""
     with Actor(keeper) as witness:
