@@ -92,6 +92,31 @@ def test_version(command: Command) -> None:
     assert command("--version") == (0, f"kvferry {kvferry.__version__}\n", "")
 
 
+@pytest.mark.parametrize("wrong", ["--grace=nan", "--grace=-1", "--objects=0", "--peer=10.0.0.3"])
+def test_a_node_says_what_it_cannot_be(command: Command, tmp_path: Path, wrong: str) -> None:
+    status, out, err = command("node", "--dram=1MiB", f"--listen=unix://{tmp_path}/n", wrong)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_a_node_whose_leases_last(tmp_path: Path, end: int) -> None:
+    address = f"unix://{tmp_path}/n"
+    words = [*COMMAND, "node", "--dram=1MiB", f"--listen={address}", "--grace=60"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as node:
+        assert node.stdout is not None
+        assert address in node.stdout.readline()
+        with kvferry.Store(address) as store:
+            store.put("key", b"value")
+            store.put("other", b"value")
+            store.lease(["key"], 60)
+            node.send_signal(end)
+            while store.exists("other"):  # it drains
+                time.sleep(0.01)
+            assert store.get("key") == b"value"
+            node.send_signal(end)
+            assert node.wait(20) == 0
+
+
 def test_help_names_the_commands(command: Command) -> None:
     status, out, _ = command("--help")
     assert status == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,17 @@ def test_groups_are_what_was_joined(steps: list[tuple[bool, set[int]]]) -> None:
             model = [one - slots for one in model if one - slots] + [{slot} for slot in slots]
         for one in model:
             assert groups.members(ints([min(one)])).tolist() == sorted(one)
+
+
+def test_a_large_group_costs_what_its_members_do() -> None:
+    groups, slots, began = Groups(30_000), ints(range(30_000)), time.thread_time()
+    groups.join(slots)
+    groups.join(slots)
+    for first in range(0, 3_000, 1_000):
+        groups.leave(slots[first : first + 1_000])
+    assert len(groups.members(slots[-1:])) == 27_000
+    assert len(groups.grouped(slots)) == 27_000
+    assert time.thread_time() - began < 1
 
 
 @settings(max_examples=80, deadline=None)

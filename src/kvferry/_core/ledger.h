@@ -34,7 +34,7 @@ typedef struct kvf_commit {
     kvf_digest digest;
     uint64_t length, attrs;
     kvf_digest parent; /* without which it is of no use; its own digest: none */
-    uint64_t expires;  /* ns of the node's monotonic clock; 0: never */
+    uint64_t expires;  /* ns of the clock since boot; 0: never */
 } kvf_commit;
 _Static_assert(sizeof(kvf_commit) == 64, "a record that users hand over");
 

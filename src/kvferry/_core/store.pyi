@@ -359,8 +359,8 @@ class Trees:
     def touch(self, slots: NDArray[np.int64]) -> None:
         """Those that are there were used, in this order."""
 
-    def blocked(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of them have children."""
+    def kin(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The parent of each, its own slot if there is none; and how many children it has."""
 
     def first(self, slots: NDArray[np.int64]) -> NDArray[np.int64]:
         """The one of these that would leave first; none, if none of them may leave yet."""

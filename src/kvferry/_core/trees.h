@@ -169,8 +169,14 @@ static inline void kvf_trees_touch(kvf_trees *t, const int64_t *slots, size_t n)
     }
 }
 
-static inline void kvf_trees_blocked(const kvf_trees *t, const int64_t *slots, size_t n, uint8_t *blocked) {
-    for (size_t i = 0; i < n; i++) blocked[i] = t->nodes[slots[i]].children != 0;
+/* The parent of each, its own slot if there is none; and how many children it has. */
+static inline void kvf_trees_kin(const kvf_trees *t, const int64_t *slots, size_t n, int64_t *parents,
+                                 int64_t *children) {
+    for (size_t i = 0; i < n; i++) {
+        const kvf_node *node = &t->nodes[slots[i]], *parent = kvf_parent(t, node);
+        parents[i] = parent ? parent - t->nodes : slots[i];
+        children[i] = node->children;
+    }
 }
 
 /* Which of these leaves first; n: none of them may yet. */

@@ -8,7 +8,7 @@ cdef extern from "trees.h" nogil:
     void kvf_trees_insert(kvf_trees *, const int64_t *, const int64_t *, size_t)
     void kvf_trees_remove(kvf_trees *, const int64_t *, size_t)
     void kvf_trees_touch(kvf_trees *, const int64_t *, size_t)
-    void kvf_trees_blocked(const kvf_trees *, const int64_t *, size_t, uint8_t *)
+    void kvf_trees_kin(const kvf_trees *, const int64_t *, size_t, int64_t *, int64_t *)
     size_t kvf_trees_first(const kvf_trees *, const int64_t *, size_t)
     size_t kvf_trees_members(const kvf_trees *, int64_t *)
     size_t kvf_trees_ahead(kvf_trees *, size_t most, int64_t *)
@@ -42,12 +42,12 @@ cdef class Trees:
         check_slots(slots, self.trees.queue.slots)
         kvf_trees_touch(&self.trees, &slots[0], slots.shape[0])
 
-    def blocked(self, const int64_t[::1] slots):
+    def kin(self, const int64_t[::1] slots):
         check_slots(slots, self.trees.queue.slots)
-        answer = _numpy.empty(slots.shape[0], "u1")
-        cdef uint8_t[::1] blocked = answer
-        kvf_trees_blocked(&self.trees, &slots[0], slots.shape[0], &blocked[0])
-        return answer.view("?")
+        above, below = _numpy.empty(slots.shape[0], "i8"), _numpy.empty(slots.shape[0], "i8")
+        cdef int64_t[::1] parents = above, children = below
+        kvf_trees_kin(&self.trees, &slots[0], slots.shape[0], &parents[0], &children[0])
+        return above, below
 
     def first(self, const int64_t[::1] slots):
         check_slots(slots, self.trees.queue.slots)

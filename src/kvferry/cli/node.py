@@ -18,6 +18,7 @@ __all__ = ["node", "why"]
 
 ABSENT = 1
 ENDS = {signal.SIGINT, signal.SIGTERM}
+LONGEST_GRACE = 86_400.0
 
 # What a cause means to somebody who missed a key.
 _MEANS = {
@@ -55,20 +56,29 @@ def node(
         float, typer.Option(help="seconds that leases have to end when the node is stopped")
     ] = 10.0,
 ) -> None:
-    """Keep this host's store, until SIGINT or SIGTERM; then drain it and end."""
+    """Keep this host's store, until SIGINT or SIGTERM; then drain it and end. A second one ends it
+    at once."""
     from ..engine import Engine
     from ..store.node import Node, Service
     from ..store.user.addresses import bytes_in
 
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)  # in the threads to come, too
+    if not 0 <= grace <= LONGEST_GRACE:
+        raise UsageError(f"a grace of {grace} seconds is none", cause="grace")
     options = from_environment()
     addresses = listen or [_default_address(options)]
     with Engine(*addresses, options=options) as engine:
         kept = Node(engine, bytes_in(dram), policy=policy, objects=objects, peers=tuple(peer or ()))
         service = Service(kept)
-        print(f"kvferry node: {dram} at {', '.join(engine.addresses)}", flush=True)
-        signal.sigwait(ENDS)
-        service.close(grace)
+        try:
+            print(f"kvferry node: {dram} at {', '.join(engine.addresses)}", flush=True)
+            signal.sigwait(ENDS)
+            for end in ENDS:  # also where a thread of some library takes it
+                signal.signal(end, lambda *_: service.hurry())
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
+            service.close(grace)
+        finally:  # before the engine, whose memory its threads work in
+            service.close()
 
 
 def why(

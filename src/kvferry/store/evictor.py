@@ -124,13 +124,23 @@ class Evictor:
     def _stays(self, slots: Ints, now: int, firm: int) -> NDArray[np.bool_]:
         """Which of these may not leave: held themselves, or by a member of their group."""
         stays = self._held(slots, now, firm)
-        walk = self.groups.next(slots)
-        while (going := walk != slots).any():
-            others = walk[going]
-            stays[going] |= self._held(others, now, firm) | self._policy.blocked(others)
-            walk = self.groups.next(walk)
-            walk[~going] = slots[~going]
+        numbers = self.groups.of(slots)
+        grouped = np.flatnonzero(numbers)
+        if len(grouped):
+            stays[grouped] = self._groups_stay(slots[grouped], numbers[grouped], now, firm)
         return stays
+
+    def _groups_stay(self, slots: Ints, numbers: Ints, now: int, firm: int) -> NDArray[np.bool_]:
+        """Whether the group of each of these slots does, by the groups' numbers."""
+        members = self.groups.members(slots)
+        known, which = np.unique(self.groups.of(members), return_inverse=True)
+        held = np.bincount(which, self._held(members, now, firm)) > 0
+        # Children in the group leave with their parents; all others would have to leave before.
+        parents, children = self._policy.kin(members)
+        inside = (parents != members) & (self.groups.of(parents) == known[which])
+        held |= np.bincount(which, children) > np.bincount(which, inside)
+        verdicts: NDArray[np.bool_] = held[np.searchsorted(known, numbers)]
+        return verdicts
 
     def _held(self, slots: Ints, now: int, firm: int) -> NDArray[np.bool_]:
         return self.leases.held(slots, now) | (self._pins[slots] >= firm)

@@ -10,50 +10,56 @@ __all__ = ["Groups"]
 
 
 class Groups:
-    """Rings of slots: every member names the next one.
+    """Sets of slots, each slot in one at most, and none of one slot alone.
 
-    _link[slot] = slot ^ next   so that zero means alone, and untouched memory costs nothing
+    _group[slot]     number of its group, 0: it is alone; memory of others stays untouched
+    _members[number] its slots, in order
     """
 
     def __init__(self, slots: int) -> None:
-        self._link = np.zeros(slots, np.uint32)
+        self._group = np.zeros(slots, np.int64)
+        self._members: dict[int, Ints] = {}
+        self._last = 0
 
-    def next(self, slots: Ints) -> Ints:
-        following: Ints = slots ^ self._link[slots]
-        return following
+    def of(self, slots: Ints) -> Ints:
+        """The number of each one's group, 0: it is alone."""
+        numbers: Ints = self._group[slots]
+        return numbers
 
     def grouped(self, slots: Ints) -> Ints:
         """Those of the slots that are not alone."""
-        return slots[np.flatnonzero(self._link[slots])]
+        return slots[np.flatnonzero(self._group[slots])]
 
     def join(self, slots: Ints) -> None:
         """One group of these, and of all that were in a group with one of them."""
         members = self.members(slots)
-        self._link[members] = members ^ np.roll(members, -1)
+        self.dissolve(slots)
+        self._last += 1
+        self._keep(self._last, members)
 
     def members(self, slots: Ints) -> Ints:
         """All that are in a group with one of these, and these; in order, each once."""
-        found = [slots]
-        walk, start = self._step(slots, slots)
-        while len(walk):
-            found.append(walk)
-            walk, start = self._step(walk, start)
-        return np.unique(np.concatenate(found))
+        whole = [self._members[number] for number in self._numbers(slots)]
+        return np.unique(np.concatenate((slots, *whole)))
 
     def dissolve(self, slots: Ints) -> None:
-        """Whole groups have left."""
-        self._link[slots] = 0
+        """The groups of these are no more."""
+        for number in self._numbers(slots):
+            self._group[self._members.pop(number)] = 0
 
     def leave(self, slots: Ints) -> None:
-        """These leave; the others stay together. One by one: a ring is a linked list."""
-        for slot in self.grouped(slots).tolist():
-            rest = self.members(np.array([slot]))
-            rest = rest[rest != slot]
-            self._link[slot] = 0
-            self._link[rest] = rest ^ np.roll(rest, -1)
+        """These leave; the others of each group stay together."""
+        for number in self._numbers(slots):
+            members = self._members.pop(number)
+            self._group[members] = 0
+            self._keep(number, np.setdiff1d(members, slots))
 
-    def _step(self, walk: Ints, start: Ints) -> tuple[Ints, Ints]:
-        """The next member of each ring that has not come round."""
-        walk = self.next(walk)
-        going = walk != start
-        return walk[going], start[going]
+    def _keep(self, number: int, members: Ints) -> None:
+        if len(members) > 1:
+            self._members[number] = members
+            self._group[members] = number
+
+    def _numbers(self, slots: Ints) -> list[int]:
+        numbers = self._group[slots]
+        known: list[int] = np.unique(numbers[numbers.nonzero()]).tolist()
+        return known

@@ -16,6 +16,7 @@ from kvferry.engine import Channel
 from kvferry.errors import Error, PeerError, UsageError
 from kvferry.store import Answer, Cause, Store
 from kvferry.store import messages as m
+from kvferry.store.node import Node
 from kvferry.testing import Child
 from kvferry.testing.process import Parent
 from tests.store.settings import Setting, over_tcp, settings, sound
@@ -238,3 +239,23 @@ def test_requests_of_any_kind(setting: Setting, stranger: Channel, rounds: int) 
             assert sound(setting.node) == []
     assert user.get("steady") == PAGE
     assert told == {"protocol"}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"objects": 0}, {"objects": -4}, {"objects": 10**11}, {"peers": ["10.0.0.3"]}]
+)
+def test_what_no_node_is_made_of(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        Store(size="1MiB", **wrong)
+
+
+def test_what_many_idle_users_have_reserved_is_a_small_part_of_the_pool() -> None:
+    with Engine() as engine:
+        node = Node(engine, 64 << 20)
+        stocks = []
+        for epoch in range(1, 101):
+            node.join(epoch, f"user {epoch}", None, mapped=False)
+            stocks.append(node.stock)
+        node.close()
+    assert stocks[0] == 1 << 20
+    assert sum(stocks) <= (64 << 20) // 12

@@ -106,6 +106,16 @@ def test_a_lease_on_nothing_holds_nothing(store: Store) -> None:
             assert not lease.valid
 
 
+def test_a_lease_lasts_some_time(store: Store) -> None:
+    store.put("key", PAGE)
+    with pytest.raises(UsageError, match="nan seconds"):
+        store.lease(["key"], float("nan"))
+    with store.lease(["key"], float("inf")) as lease:
+        assert 0 < lease.seconds < 3600
+        with pytest.raises(UsageError):
+            lease.renew(float("nan"))
+
+
 def test_no_lease_is_longer_than_the_node_permits(make: Callable[..., Setting]) -> None:
     store = make(limits=Limits(longest_lease=2_000_000_000)).user
     store.put("key", b"v")

@@ -18,6 +18,7 @@ from dataclasses import asdict
 import numpy as np
 
 from ... import _core, log
+from ...address import parse
 from ...engine import Engine
 from ...errors import Error, PeerError, UsageError
 from ...memory import Region
@@ -43,7 +44,8 @@ LINES = 1024  # a user: so many reads and views at once
 PAGE = 4096
 MEAN_OBJECT = 8 << 10  # bytes, from which the size of an index follows that nobody named
 LEAST_OBJECTS = 1024
-STOCK_SHARE = 64  # of the pool, that one user may have reserved ahead
+MOST_OBJECTS = 1 << 29  # what a policy can keep in order
+STOCK_SHARE = 64  # of the pool, that a single user may have reserved ahead
 
 
 class Node:
@@ -55,8 +57,8 @@ class Node:
     objects  how many at most; by default as many as there are of 8 KiB
     peers    addresses of other nodes, of which users are told
 
-    Raises UsageError for an unknown policy or a size that is none, NoMemory when the machine has
-    not got it.
+    Raises UsageError for an unknown policy, a size or an address that is none, NoMemory when the
+    machine has not got it.
     """
 
     def __init__(
@@ -75,7 +77,11 @@ class Node:
         if size < PAGE:
             raise UsageError(f"a pool of {size} bytes is none", cause="bad_size")
         if objects is None:
-            objects = max(size // MEAN_OBJECT, LEAST_OBJECTS)
+            objects = min(max(size // MEAN_OBJECT, LEAST_OBJECTS), MOST_OBJECTS)
+        if not 0 < objects <= MOST_OBJECTS:
+            raise UsageError(f"an index of {objects} objects is none", cause="bad_size")
+        for peer in peers:
+            parse(peer)
         self.engine = engine
         self.peers = peers
         self.limits = limits
@@ -107,8 +113,9 @@ class Node:
 
     @property
     def stock(self) -> int:
-        """Bytes that one user may keep reserved ahead."""
-        return self.pool.length // STOCK_SHARE
+        """Bytes that a user who joins now may keep reserved ahead: the fewer, the more users there
+        are, so that the stocks of a hundred that are idle are a twelfth of the pool together."""
+        return self.pool.length // STOCK_SHARE // max(len(self.members), 1)
 
     # ---- users ----
 

@@ -33,6 +33,7 @@ class Service:
     def __init__(self, node: Node) -> None:
         self.node = node
         self._over = threading.Event()
+        self._hurried = False
         self._threads = [threading.Thread(target=self._tend, name="kvferry-upkeep", daemon=True)]
         if node.engine.addresses:
             node.engine.serve_callers(m.SERVICE, self._serve)
@@ -62,8 +63,12 @@ class Service:
 
     def _drain(self, grace: float) -> None:
         end = now() + int(grace * 1e9)
-        while self.node.drain() and now() < end:
+        while self.node.drain() and now() < end and not self._hurried:
             self._over.wait(TICK)
+
+    def hurry(self) -> None:
+        """Have a grace end. Takes no lock: handlers of signals may call it."""
+        self._hurried = True
 
     # ---- users elsewhere ----
 

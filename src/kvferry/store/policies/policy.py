@@ -69,7 +69,11 @@ class Policy(ABC):
 
     def blocked(self, slots: Slots) -> NDArray[np.bool_]:
         """Which of them may not leave yet, because others would have to leave before."""
-        return np.zeros(len(slots), np.bool_)
+        return self.kin(slots)[1] > 0
+
+    def kin(self, slots: Slots) -> tuple[Slots, Slots]:
+        """The parent of each, its own slot if there is none; and how many children it has."""
+        return slots, np.zeros(len(slots), np.int64)
 
     @abstractmethod
     def _insert(self, slots: Slots, prints: NDArray[np.uint64], parents: Slots) -> None: ...

@@ -32,8 +32,8 @@ class PrefixLru(Policy):
     def members(self) -> Slots:
         return self._trees.members()
 
-    def blocked(self, slots: Slots) -> NDArray[np.bool_]:
-        return self._trees.blocked(slots)
+    def kin(self, slots: Slots) -> tuple[Slots, Slots]:
+        return self._trees.kin(slots)
 
     def _insert(self, slots: Slots, prints: NDArray[np.uint64], parents: Slots) -> None:
         self._trees.insert(slots, parents)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import UsageError
 from .. import messages as m
 from ..answers import Answer, Digests
 from ..clock import in_time, now
@@ -70,5 +71,7 @@ class Lease:
 
 
 def span_of(seconds: float) -> int:
-    """In nanoseconds."""
-    return max(0, min(int(seconds * 1e9), 1 << 61))
+    """In nanoseconds. Raises UsageError for what is no time."""
+    if seconds != seconds:
+        raise UsageError(f"a lease cannot last {seconds} seconds", cause="lease")
+    return int(max(0.0, min(seconds * 1e9, float(1 << 61))))
