@@ -11,11 +11,13 @@ static inline size_t kvf_fill_misfit(const uint64_t *rooms, const uint64_t *leng
     return i;
 }
 
-/* Where all bytes are visible to whoever sees what is stored afterwards. */
+/* All bytes are visible to whoever sees what is stored afterwards. `bytes` of all together: whoever
+ * stores so many does not read them soon. */
 static inline void kvf_fill_all(const kvf_variant *nt, const uint64_t *to, const uint64_t *from,
-                                const uint64_t *lengths, size_t n) {
+                                const uint64_t *lengths, size_t n, uint64_t bytes) {
     for (size_t i = 0; i < n; i++) {
-        const kvf_variant *v = lengths[i] >= KVF_NT_RUN ? nt : kvf_variants;
+        bool pays = bytes >= KVF_NT_RUN && lengths[i] >= KVF_NT_PIECE;
+        const kvf_variant *v = pays ? nt : kvf_variants;
         if (lengths[i]) v->copy((void *)to[i], (const void *)from[i], lengths[i]);
     }
 }

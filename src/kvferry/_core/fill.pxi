@@ -3,7 +3,7 @@ from cpython.buffer cimport PyBUF_STRIDES, PyBuffer_IsContiguous
 cdef extern from "fill.h" nogil:
     size_t kvf_fill_misfit(const uint64_t *rooms, const uint64_t *lengths, size_t)
     void kvf_fill_all(const kvf_variant *nt, const uint64_t *to, const uint64_t *source,
-                      const uint64_t *lengths, size_t)
+                      const uint64_t *lengths, size_t, uint64_t bytes)
 
 
 cdef int source_of(object each, Py_buffer *buffer, int flags=0) except -1:
@@ -35,14 +35,16 @@ def lengths_of(sources):
 cdef int write_buffers(const uint64_t *to, const uint64_t *rooms, tuple sources,
                        Py_buffer *buffers, uint64_t *begins, uint64_t *lengths) except -1:
     cdef size_t n = len(sources), i
+    cdef uint64_t bytes
     for i in range(n):
         source_of(sources[i], &buffers[i])
         begins[i], lengths[i] = <uint64_t>buffers[i].buf, buffers[i].len
     i = kvf_fill_misfit(rooms, lengths, n)
     if i < n:
         raise ValueError(f"source {i} has {lengths[i]} bytes, and room for {rooms[i]}")
-    state = let_others_run(n, kvf_sum(lengths, n))
-    kvf_fill_all(kvf_best_nt(), to, begins, lengths, n)
+    bytes = kvf_sum(lengths, n)
+    state = let_others_run(n, bytes)
+    kvf_fill_all(kvf_best_nt(), to, begins, lengths, n, bytes)
     run_again(state)
     return 0
 

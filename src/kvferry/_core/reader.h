@@ -81,21 +81,23 @@ static inline void kvf_read_missed_one(kvf_index_reader *r, kvf_read_code code, 
     if (code == KVF_ABSENT) kvf_miss(r->lines, d);
 }
 
-static inline void kvf_read_copy(const kvf_index_reader *r, const kvf_stay *stay, void *to) {
+/* `run`: bytes that are read together. */
+static inline void kvf_read_copy(const kvf_index_reader *r, const kvf_stay *stay, void *to, uint64_t run) {
     if (r->hold && atomic_load_explicit(&r->hold->held, memory_order_relaxed)) kvf_wait_held(r->hold);
-    const kvf_variant *v = stay->length >= KVF_NT_RUN ? r->nt : kvf_variants;
+    bool pays = run >= KVF_NT_RUN && stay->length >= KVF_NT_PIECE;
+    const kvf_variant *v = pays ? r->nt : kvf_variants;
     if (stay->length) v->copy(to, r->pool + stay->offset, stay->length);
 }
 
 static inline kvf_read_code kvf_read_one(kvf_index_reader *r, kvf_hazard *line, kvf_digest d, void *to,
-                                         uint64_t room, uint64_t *length) {
+                                         uint64_t room, uint64_t run, uint64_t *length) {
     kvf_stay stay;
     *length = 0;
     kvf_read_code code = kvf_grasp(r, line, d, &stay);
     if (code == KVF_HIT) {
         *length = stay.length;
         if (stay.length > room) code = KVF_TOO_SMALL;
-        else kvf_read_copy(r, &stay, to);
+        else kvf_read_copy(r, &stay, to, run);
         kvf_clear(line);
     }
     if (code == KVF_HIT) kvf_read_hit(r, &stay);
@@ -123,9 +125,10 @@ static inline void kvf_read_all(kvf_index_reader *r, const kvf_digest *d, const 
     if (!kvf_index_ours(&r->index)) return kvf_read_none(r, n, KVF_FOREIGN, codes, lengths);
     kvf_hazard *line = kvf_claim(r->lines);
     if (!line) return kvf_read_none(r, n, KVF_NO_LINE, codes, lengths);
+    uint64_t run = kvf_sum(rooms, n);
     for (size_t i = 0; i < n; i++) {
         kvf_index_expect(&r->index, d, i, n);
-        codes[i] = (uint8_t)kvf_read_one(r, line, d[i], (void *)to[i], rooms[i], &lengths[i]);
+        codes[i] = (uint8_t)kvf_read_one(r, line, d[i], (void *)to[i], rooms[i], run, &lengths[i]);
     }
     kvf_give_back(r->lines, line);
 }

@@ -17,6 +17,8 @@ from .node import Node
 
 __all__ = ["answer"]
 
+ABSENT = int(Answer.ABSENT)  # as a plain number, which arrays take faster
+
 
 def answer(node: Node, member: Member, request: m.Request) -> m.Reply:
     """Carry a request of a user out. Raises UsageError for columns that do not fit each other, and
@@ -93,8 +95,9 @@ def _locate(node: Node, member: Member, request: m.Locate) -> m.Located:
             node.catalog.release(member.number, ticket)
         start = now()
         found = node.catalog.lease(member.number, digests, start, start + request.lease)
-        absent = found.answers == Answer.ABSENT
-        node.tally.missed(node.catalog.why(digests[absent]))
+        absent = found.answers == ABSENT
+        if ABSENT in found.answers.tobytes():
+            node.tally.missed(node.catalog.why(digests[absent]))
         node.tally.located(found.entries["length"][~absent], int(absent.sum()))
     return m.Located(
         ticket=found.ticket,

@@ -24,6 +24,8 @@ logger = log.get("kvferry.store")
 # A node that answers so is gone, or as good as gone, for this question.
 UNREACHABLE = (PeerError, Timeout, ClosedError, PathRefused)
 
+NODE_GONE = int(Answer.NODE_GONE)
+
 # What another node may still have.
 ELSEWHERE = (Answer.ABSENT, Answer.NODE_GONE, Answer.CORRUPT)
 
@@ -78,7 +80,7 @@ class Reading:
 
     def exists(self, keys: Sequence[Key]) -> Answers:
         """FOUND, ABSENT or NODE_GONE each."""
-        answers = self._asked_own(len(keys), lambda home: _exists(home, keys)).answers
+        answers = self._exists_own(keys)
         for home in self._reachable(answers):
             left = np.flatnonzero(np.isin(answers, ELSEWHERE))
             more = _ask(home, len(left), partial(_exists, keys=_chosen(keys, left)))
@@ -104,6 +106,12 @@ class Reading:
         except UNREACHABLE:
             return Found.all(count, Answer.NODE_GONE)
         return _ask(home, count, ask)
+
+    def _exists_own(self, keys: Sequence[Key]) -> Answers:
+        try:
+            return self._own.home.exists(keys)
+        except UNREACHABLE:
+            return np.full(len(keys), NODE_GONE, np.uint8)
 
     def _homes(self) -> Iterator[Home | str]:
         """Every node there is, by its address where it is gone."""

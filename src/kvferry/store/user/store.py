@@ -50,7 +50,8 @@ logger = log.get("kvferry.store")
 LIMITS = Limits()
 
 # As plain numbers, which arrays take faster.
-STORED, PRESENT = int(Answer.STORED), int(Answer.PRESENT)
+STORED, PRESENT, FOUND = int(Answer.STORED), int(Answer.PRESENT), int(Answer.FOUND)
+NODE_GONE = int(Answer.NODE_GONE)
 NO_BYTES = np.uint64(0)
 
 
@@ -260,9 +261,9 @@ class Store:
     def exists_batch(self, keys: Sequence[Key]) -> NDArray[np.bool_]:
         """Which are there? Raises PeerError when the own node is gone and one is found nowhere."""
         answers = asked(self._checked().exists, keys)
-        if (answers == Answer.NODE_GONE).any():
+        if NODE_GONE in answers.tobytes():
             raise error_of(Answer.NODE_GONE, self._own.address)
-        found: NDArray[np.bool_] = answers == Answer.FOUND
+        found: NDArray[np.bool_] = answers == FOUND
         return found
 
     def remove_batch(self, keys: Sequence[Key]) -> Results:
@@ -367,6 +368,8 @@ class Store:
         """Nodes that are asked for what the own one has not."""
         home = self._own.now
         known = () if home is None else home.joined.peers
+        if not known and not self._asked.others and not self._elsewhere:
+            return []
         wanted = dict.fromkeys((*self._asked.others, *known))
         if len(wanted) > len(self._elsewhere):
             with self._lock:
