@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -62,38 +62,27 @@ def node(
 
     if not 0 <= grace <= LONGEST_GRACE:
         raise UsageError(f"a grace of {grace} seconds is none", cause="grace")
-    wanted = Wanted(
-        listen or [_default_address(from_environment())],
-        bytes_in(dram),
-        policy,
-        objects,
-        tuple(peer or ()),
-    )
+    addresses = listen or [_default_address(from_environment())]
+    wanted = {
+        "size": bytes_in(dram),
+        "policy": policy,
+        "objects": objects,
+        "peers": tuple(peer or ()),
+    }
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)  # in the threads to come, too
     try:
-        _keep(wanted, dram, grace)
+        _keep(addresses, wanted, dram, grace)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class Wanted(NamedTuple):
-    """What kind of node."""
-
-    addresses: list[str]
-    size: int
-    policy: str
-    objects: int | None
-    peers: tuple[str, ...]
-
-
-def _keep(wanted: Wanted, dram: str, grace: float) -> None:
-    """Until a signal comes, which this thread alone takes."""
+def _keep(addresses: list[str], wanted: dict[str, Any], dram: str, grace: float) -> None:
+    """Such a node, until a signal comes, which this thread alone takes."""
     from ..engine import Engine
     from ..store.node import Node, Service
 
-    addresses, size, policy, objects, peers = wanted
     with Engine(*addresses, options=from_environment()) as engine:
-        service = Service(Node(engine, size, policy=policy, objects=objects, peers=peers))
+        service = Service(Node(engine, **wanted))
         try:
             print(f"kvferry node: {dram} at {', '.join(engine.addresses)}", flush=True)
             signal.sigwait(ENDS)

@@ -22,13 +22,12 @@ from ...address import parse
 from ...engine import Engine
 from ...errors import Error, PeerError, UsageError
 from ...memory import Region
-from ..answers import Answer, Answers, Digests
+from ..answers import Answer, Answers
 from ..catalog import Catalog
 from ..clock import now
 from ..extents import Extents
 from ..policies import POLICIES
-from ..records import Limits
-from ..table import Words
+from ..records import Commits, Limits
 from .members import Member, Members
 from .tally import Tally
 
@@ -180,43 +179,28 @@ class Node:
 
     # ---- what is done with the clerk's lock ----
 
-    def commit(
-        self,
-        user: int,
-        attempts: Words,
-        digests: Digests,
-        lengths: Words,
-        parents: Digests | None,
-        expires: Words | None,
-    ) -> Answers:
+    def commit(self, user: int, commits: Commits) -> Answers:
         """Objects become known; what the ledger alone cannot settle, the catalog does."""
-        answers = self.clerk.commit(user, attempts, digests, lengths, None, parents, expires)
+        answers = self.clerk.commit(user, *commits)
         if INDEX_FULL in answers.tobytes():
             left = np.flatnonzero(answers == INDEX_FULL)
-            answers[left] = self.settle(
-                user,
-                attempts[left],
-                digests[left],
-                lengths[left],
-                None if parents is None else parents[left],
-                None if expires is None else expires[left],
-            )
+            answers[left] = self.settle(user, commits.some(left))
         return answers
 
-    def settle(
-        self,
-        user: int,
-        attempts: Words,
-        digests: Digests,
-        lengths: Words,
-        parents: Digests | None,
-        expires: Words | None,
-    ) -> Answers:
+    def settle(self, user: int, commits: Commits) -> Answers:
         """The slow way to commit: others may have to leave."""
+        attempts, digests, lengths, attrs, parents, expires = commits
         with self.clerk:
             self.hear_touches()
             return self.catalog.commit(
-                user, attempts, digests, lengths, now(), parents=parents, expires=expires
+                user,
+                attempts,
+                digests,
+                lengths,
+                now(),
+                attrs=attrs,
+                parents=parents,
+                expires=expires,
             )
 
     def trim(self) -> int:

@@ -11,6 +11,7 @@ from ...engine import Caller
 from ...errors import PeerError, UsageError
 from .. import messages as m
 from ..clock import now
+from ..records import Commits
 from .members import Member
 from .node import Node
 from .verbs import answer, joined
@@ -103,10 +104,9 @@ class Service:
     def _settle(self, user: int, tray: int) -> None:
         """What the ledger alone could not."""
         clerk = self.node.clerk
-        attempts, digests, lengths, _, parents, expires = clerk.records(user, tray)
-        if len(attempts):
-            answers = self.node.settle(user, attempts, digests, lengths, parents, expires)
-            clerk.answer(user, tray, answers)
+        owed = Commits(*clerk.records(user, tray))
+        if len(owed.attempts):
+            clerk.answer(user, tray, self.node.settle(user, owed))
 
     # ---- upkeep ----
 

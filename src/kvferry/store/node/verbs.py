@@ -11,6 +11,7 @@ from ...errors import PeerError, UsageError
 from .. import messages as m
 from ..answers import Answer, Answers, Digests, Pin
 from ..clock import moments, now
+from ..records import Commits
 from ..table import Words
 from .members import Member
 from .node import Node
@@ -72,7 +73,8 @@ def _commit(node: Node, member: Member, request: m.Commit) -> m.Told:
     digests = _digests(request.digests, len(attempts))
     parents = None if request.parents is None else _digests(request.parents, len(attempts))
     expires = None if request.ttls is None else _moments(request.ttls, len(attempts))
-    return _told(node.commit(member.number, attempts, digests, lengths, parents, expires))
+    commits = Commits(attempts, digests, lengths, None, parents, expires)
+    return _told(node.commit(member.number, commits))
 
 
 def _abort(node: Node, member: Member, request: m.Abort) -> m.Told:

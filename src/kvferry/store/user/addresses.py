@@ -11,8 +11,6 @@ from ...errors import UsageError
 
 __all__ = ["Asked", "bytes_in", "places_of"]
 
-UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-
 
 class Asked(NamedTuple):
     """Addresses. No `own` one: the node is embedded."""
@@ -40,4 +38,4 @@ def bytes_in(size: int | str) -> int:
     found = re.fullmatch(r"([0-9]{1,16})\s*([KMGT]?)(?:i?B)?", str(size))
     if found is None:
         raise UsageError(f"{size!r} is not a size, such as 1GiB", cause="bad_size")
-    return int(found[1]) << UNITS[found[2]]
+    return int(found[1]) * config.UNITS[found[2]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -12,12 +12,22 @@ from ...engine import Transfer
 from ..answers import Answer, Answers
 from ..table import Words
 
-__all__ = ["SAID", "Found", "Key", "Room", "Watch"]
+__all__ = ["SAID", "Found", "Key", "Room", "Watch", "fitting"]
 
 Key: TypeAlias = str | bytes
 
 # The buffer for object i, which is so long; None: it is not wanted.
 Room: TypeAlias = Callable[[int, int], Any | None]
+
+
+def fitting(outs: Sequence[Any]) -> Room:
+    """outs[i] for object i, where it fits."""
+
+    def room(at: int, length: int) -> Any | None:
+        return outs[at] if length <= memoryview(outs[at]).nbytes else None
+
+    return room
+
 
 # Is shown each transfer that may take long.
 Watch: TypeAlias = Callable[[Transfer], None]

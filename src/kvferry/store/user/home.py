@@ -10,7 +10,7 @@ from ..._core import IndexReader
 from .. import messages as m
 from ..answers import Answers
 from ..table import Words
-from .found import Found, Key, Room, Watch
+from .found import Found, Key, Room, Watch, fitting
 from .stock import Extents
 from .values import Values
 
@@ -59,11 +59,7 @@ class Home(ABC):
 
     def read_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Found:
         """Fill outs[i] with the object of keys[i], where it is there and fits."""
-
-        def room(at: int, length: int) -> Any | None:
-            return outs[at] if length <= memoryview(outs[at]).nbytes else None
-
-        return self.read(keys, room, watch)
+        return self.read(keys, fitting(outs), watch)
 
     @abstractmethod
     def leave(self) -> None:

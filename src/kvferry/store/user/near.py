@@ -15,6 +15,7 @@ from ...memory import Region
 from .. import messages as m
 from ..answers import Answer, Answers
 from ..clock import moments
+from ..records import Commits
 from ..table import Words
 from .found import SAID, Found, Key, Room, Watch
 from .home import Home
@@ -99,8 +100,8 @@ class Embedded(Near):
 
     def commit(self, attempts: Words, values: Values, timeout: float | None) -> Answers:
         digests, _, lengths, parents, ttls = values
-        user, expires = self._member.number, moments(ttls)
-        return self._node.commit(user, attempts, digests, lengths, parents, expires)
+        commits = Commits(attempts, digests, lengths, None, parents, moments(ttls))
+        return self._node.commit(self._member.number, commits)
 
     def leave(self) -> None:
         """The node goes with its only user, and with those elsewhere."""

@@ -13,7 +13,7 @@ from ... import _core, log
 from ...errors import ClosedError, NotQuiet, PathRefused, PeerError, Timeout
 from .. import messages as m
 from ..answers import Answer, Answers, Cause
-from .found import Found, Key, Room, Watch
+from .found import Found, Key, Room, Watch, fitting
 from .home import Home
 from .node_at import NodeAt
 
@@ -57,12 +57,8 @@ class Reading:
 
     def into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Found:
         """Fill outs[i] with the object of keys[i], where it is there and fits."""
-
-        def room(at: int, length: int) -> Any | None:
-            return outs[at] if length <= memoryview(outs[at]).nbytes else None
-
         found = self._asked_own(len(keys), lambda home: home.read_into(keys, outs, watch))
-        return self._elsewhere(keys, found, room, watch)
+        return self._elsewhere(keys, found, fitting(outs), watch)
 
     def copies(self, keys: Sequence[Key], watch: Watch) -> tuple[Found, list[bytes | None]]:
         """The object of each key, in memory of its own."""
