@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from .records import Commits, Evicted, Leased, Limits, Reserved, Usage
 from .reservations import Reservations
 from .space import Space
 from .table import Entries, Ints, LedgerLike, Words, prints_of
+from .witness import Witness
 
 __all__ = ["Catalog"]
 
@@ -32,11 +34,12 @@ class Catalog:
     It holds no bytes, opens no socket and knows no clock: `now` is nanoseconds of the caller's
     clock. One thread at a time. No verb waits for anybody.
 
-    ledger   commits to it are the caller's as well; of `limits.entries` of its index. What was
+    ledger     commits to it are the caller's as well; of `limits.entries` of its index. What was
              stored meanwhile is taken in by the verbs that have to know
-    extents  free space of the pool
-    policy   who leaves first; of as many slots as the index
-    hazards  tells which of some generations a reader holds this moment
+    extents    free space of the pool
+    policy     who leaves first; of as many slots as the index
+    hazards    tells which of some generations a reader holds this moment
+    witnesses  learn who comes and who leaves
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Catalog:
         policy: Policy,
         hazards: Hazards,
         limits: Limits = LIMITS,
+        witnesses: Sequence[Witness] = (),
     ) -> None:
         self.limits = limits
         self._ledger = ledger
@@ -53,13 +57,13 @@ class Catalog:
         self._extents = extents
         self._policy = policy
         self._ghosts = Ghosts(limits.ghosts)
-        self._departures = Departures(self._index, extents, hazards, self._ghosts)
+        self._departures = Departures(self._index, extents, hazards, self._ghosts, witnesses)
         self._evictor = Evictor(self._index, policy, self._departures)
         parts = self._index, extents, policy, self._departures, self._evictor
         self._space = Space(*parts, limits)
         self._reservations = Reservations(ledger, extents, self._space, limits)
         self._expiry = Expiry(policy.slots)
-        self._intake = Intake(ledger, extents, policy, self._expiry, self._departures)
+        self._intake = Intake(ledger, extents, policy, self._expiry, self._departures, witnesses)
         self._draining = False
 
     # Writing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -12,6 +12,7 @@ from .answers import Cause
 from .extents import Extents
 from .ghosts import Ghosts
 from .table import Entries, IndexLike, Ints, Words, prints_of
+from .witness import Witness
 
 __all__ = ["Departures", "Hazards"]
 
@@ -25,11 +26,19 @@ class Departures:
     Who finds the object after the mark reads nothing; who held it before is seen in the lines.
     """
 
-    def __init__(self, index: IndexLike, extents: Extents, hazards: Hazards, ghosts: Ghosts):
+    def __init__(
+        self,
+        index: IndexLike,
+        extents: Extents,
+        hazards: Hazards,
+        ghosts: Ghosts,
+        witnesses: Sequence[Witness] = (),
+    ) -> None:
         self._index = index
         self._extents = extents
         self._hazards = hazards
         self._ghosts = ghosts
+        self._witnesses = witnesses
         self._generations = np.zeros(0, np.uint64)
         self.offsets = np.zeros(0, np.int64)
         self.rooms = np.zeros(0, np.int64)
@@ -46,6 +55,8 @@ class Departures:
         self.remember(entries["digest"], cause)
         held = self._held(generations)
         self._index.remove(slots, generations)
+        for witness in self._witnesses:
+            witness.left(entries, cause)
         offsets, rooms = entries["offset"].astype(np.int64), entries["room"].astype(np.int64)
         if held.any():
             self._keep(generations[held], offsets[held], rooms[held])

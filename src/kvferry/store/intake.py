@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from .answers import Cause, Digests
@@ -10,6 +12,7 @@ from .expiry import Expiry
 from .extents import Extents
 from .policies import Policy
 from .table import Arrivals, LedgerLike
+from .witness import Witness
 
 __all__ = ["Intake"]
 
@@ -24,12 +27,14 @@ class Intake:
         policy: Policy,
         expiry: Expiry,
         departures: Departures,
+        witnesses: Sequence[Witness] = (),
     ) -> None:
         self._ledger = ledger
         self._extents = extents
         self._policy = policy
         self._expiry = expiry
         self._departures = departures
+        self._witnesses = witnesses
 
     def take(self) -> bool:
         """Learn of all that happened since the last time; False: nothing."""
@@ -52,3 +57,7 @@ class Intake:
         prints, rooms = np.array(arrived["print"]), np.array(arrived["room"])
         self._expiry.tell(slots, arrived["expires"])
         self._policy.insert(slots, rooms, prints, parents)
+        if self._witnesses:
+            entries = self._ledger.index.read(slots)
+            for witness in self._witnesses:
+                witness.came(entries)
