@@ -16,12 +16,15 @@ import pytest
 
 import kvferry
 from kvferry.engine.lock_order import BELLS, ORDER
-from kvferry.testing import Child, LeakCheck, LockAudit, places
+from kvferry.testing import Child, LeakCheck, LockAudit, nursery, places
 from kvferry.testing import spawn as start
 from kvferry.testing.under_test import VARIABLES, adopt, in_sight, on_host
 
 # Seconds for what ends by itself, such as the last moments of a joined thread.
 GRACE = 2.0
+
+# What the files of tests import, and their children with them.
+IMPORTED = ["pytest", "hypothesis.stateful", "kvferry.store.user"]
 
 # Before the tests are collected: some are about the runtime that they run on.
 adopt(os.environ)
@@ -54,6 +57,13 @@ def _interruptible() -> Iterator[None]:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nursery(_private_folders: tuple[Path, ...], _interruptible: None) -> Iterator[None]:
+    """Most children spend more on what they import than on what they are for."""
+    with nursery.opened(IMPORTED):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

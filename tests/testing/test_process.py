@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,13 @@ from kvferry.testing import Child, ChildFailed, Parent
 from kvferry.testing import spawn as spawn_owned
 
 Spawn = Callable[..., Child]
+
+
+@pytest.fixture(params=["nursery", "interpreter"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "interpreter":  # what it reads at its start is not what the nursery read
+        monkeypatch.setenv("PYTHONNODEBUGRANGES", "1")
+    return str(request.param)
 
 
 def echo(parent: Parent, plus: int) -> dict[str, int]:
@@ -38,6 +46,16 @@ def hang(parent: Parent) -> None:
 
 def import_path(parent: Parent) -> list[str]:
     return sys.path
+
+
+def look_around(parent: Parent) -> list[Any]:
+    print("heard by the caller", flush=True)
+    held = os.listdir("/proc/self/fd")
+    return [os.environ["SAID"], os.getcwd(), len(held)]
+
+
+def imported(parent: Parent) -> bool:
+    return "hypothesis" in sys.modules
 
 
 def have_a_child(parent: Parent) -> None:
@@ -115,6 +133,21 @@ def test_a_stopped_child_is_reaped_too(spawn: Spawn) -> None:
 
 def test_imports_from_where_its_parent_does(spawn: Spawn) -> None:
     assert spawn(import_path).result() == sys.path
+
+
+def test_is_where_its_parent_is_and_holds_nothing_else(
+    spawn: Spawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAID", "so")
+    spawn(hang).hear()  # whose descriptors are not inherited
+    # the streams, the wire, and the listing itself
+    assert spawn(look_around).result() == ["so", str(tmp_path), 5]
+    assert capfd.readouterr().out == "heard by the caller\n"
+
+
+def test_only_a_nursery_has_imported_what_tests_import(spawn: Spawn, way: str) -> None:
+    assert spawn(imported).result() == (way == "nursery")
 
 
 def test_dies_with_its_parent(spawn: Spawn) -> None:

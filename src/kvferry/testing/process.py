@@ -6,8 +6,8 @@
                             <--- tell ---  parent.tell(7)
     child.result()          <-- return --  what serve returned, or its traceback
 
-The child is no fork: it starts a new interpreter, loads the file the function stands in and calls
-the function by its name. It dies with the thread that spawned it.
+The child is no fork of its caller: it is a new interpreter, or one that a nursery has ready. It
+loads the file the function stands in and calls the function by its name. It dies with its parent.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from . import nursery
+from .nursery import Nursling
 from .under_test import adopt
 
 __all__ = ["Child", "ChildFailed", "Parent", "spawn"]
@@ -101,7 +103,7 @@ class Parent:
 class Child:
     """A process that runs one function. Leaving its block kills and reaps it, whatever it does."""
 
-    def __init__(self, process: subprocess.Popen[bytes], wire: Wire, name: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | Nursling, wire: Wire, name: str) -> None:
         self._process = process
         self._wire = wire
         self._name = name
@@ -202,17 +204,11 @@ def spawn(function: Callable[..., Any], *args: Any) -> Child:
     The caller owns the child: use it as a context manager. Its standard streams are the caller's.
     """
     ours, theirs = socket.socketpair()
-    command = f"from kvferry.testing import process; process.main({theirs.fileno()})"
     with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-X", "faulthandler", "-c", command],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-        )
+        process = nursery.birth(theirs) or _start(theirs)
     child = Child(process, Wire(ours), f"{function.__qualname__} in process {process.pid}")
     child.tell(
         {
-            "parent": os.getpid(),
             "path": sys.path,
             "file": function.__code__.co_filename,
             "name": function.__qualname__,
@@ -222,11 +218,20 @@ def spawn(function: Callable[..., Any], *args: Any) -> Child:
     return child
 
 
-def main(descriptor: int) -> None:
+def _start(wire: socket.socket) -> subprocess.Popen[bytes]:
+    code = f"from kvferry.testing import process; process.main({wire.fileno()}, {os.getpid()})"
+    return subprocess.Popen(
+        [sys.executable, "-X", "faulthandler", "-c", code],
+        stdin=subprocess.DEVNULL,
+        pass_fds=[wire.fileno()],
+    )
+
+
+def main(descriptor: int, parent: int) -> None:
     """The child's half of spawn."""
+    _die_with(parent)
     wire = Wire(socket.socket(fileno=descriptor))
     call = wire.receive(TIMEOUT)
-    _die_with(call["parent"])
     sys.path[:] = call["path"]
     adopt(os.environ)
     try:
