@@ -39,7 +39,13 @@ ROW = {unit: row for row, units in enumerate(ROWS) for unit in units}
 BESIDE = {"testing": {"bench", "watch", "demo", "cli", "__main__"}}
 
 # Units, and of packages that bear the names of others the one module that reads their variables.
-READS_ENVIRONMENT = {"config", "cli", "compat.mooncake.mooncake.variables", "testing.process"}
+READS_ENVIRONMENT = {
+    "config",
+    "cli",
+    "compat.mooncake.mooncake.variables",
+    "testing.nursery",
+    "testing.process",
+}
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb"}
 FORBIDDEN = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 SOURCES = {".py", ".pyx", ".pxi", ".pxd", ".pyi"}
