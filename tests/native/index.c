@@ -50,6 +50,30 @@ static void check_verbs(void) {
     table_free(&t);
 }
 
+/* What is not in memory and lies on a disk is told as that, and counts as no miss. */
+static void check_beside(void) {
+    table t, disk;
+    unsigned char out[ROOM];
+    uint64_t length;
+    uint8_t codes[2];
+    table_make(&t, 64, 4, ROOM);
+    table_make(&disk, 64, 4, ROOM);
+    kvf_index_reader r = table_reader(&t, 0, NULL);
+    r.beside = table_reader(&disk, 0, NULL).index;
+    CHECK(put(&disk, 1, 7, 0, 0) >= 0);
+    CHECK(read_key(&r, 1, out, ROOM, &length) == KVF_BESIDE && length == 0);
+    CHECK(read_key(&r, 2, out, ROOM, &length) == KVF_ABSENT);
+    CHECK(atomic_load(&t.lines[0].memory->counters[KVF_ABSENTS]) == 1);
+    kvf_digest both[] = {key_digest(1), key_digest(2)};
+    kvf_exists_all(&r, both, 2, codes);
+    CHECK(codes[0] == KVF_HIT && codes[1] == KVF_ABSENT);
+    CHECK(put(&t, 1, 9, 0, 0) >= 0 && read_key(&r, 1, out, ROOM, &length) == KVF_HIT);
+    kvf_index_retire(&disk.index);
+    CHECK(read_key(&r, 3, out, ROOM, &length) == KVF_ABSENT);
+    table_free(&disk);
+    table_free(&t);
+}
+
 /* What has no room, or is as long as the copies that pass the cache by. */
 static void check_sizes(void) {
     static const uint64_t lengths[] = {0, 1, 63, 4096, KVF_NT_RUN - 1, KVF_NT_RUN, KVF_NT_RUN + 77};
@@ -135,6 +159,7 @@ static void check_corrupt(void) {
 int main(void) {
     check_verbs();
     check_sizes();
+    check_beside();
     check_lines();
     check_corrupt();
     return 0;

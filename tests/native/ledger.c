@@ -47,6 +47,20 @@ static void check_paths(void) {
     drop(&t, &l);
 }
 
+/* What lies beside is present, and only the node itself brings it in. */
+static void check_beside(void) {
+    table t, other;
+    kvf_ledger l = make(&t, 48), beside = make(&other, 48);
+    CHECK(commit(&beside, 1, open_one(&beside, 1, 0), 4, 0) == KVF_SAY_STORED);
+    l.beside = &other.index;
+    CHECK(commit(&l, 1, open_one(&l, 1, 0), 4, 0) == KVF_SAY_PRESENT && l.returned_n == 1);
+    CHECK(commit(&l, 1, open_one(&l, 1, 0), 5, 0) == KVF_SAY_STORED);
+    CHECK(commit(&l, KVF_NODE, open_one(&l, KVF_NODE, ROOM), 4, 0) == KVF_SAY_STORED);
+    kvf_ledger_free(&beside);
+    table_free(&other);
+    drop(&t, &l);
+}
+
 /* A row whose serials are used up is not used again. */
 static void check_serials(void) {
     table t;
@@ -116,6 +130,7 @@ static void check_random(void) {
 
 int main(void) {
     check_paths();
+    check_beside();
     check_serials();
     check_full();
     check_random();

@@ -119,7 +119,42 @@ static void check_extremes(void) {
     CHECK(kvf_first_outside(&wraps, 1, KVF_REMOTE, 1000, UINT64_MAX) == 0);
 }
 
+/* Every kind of visitor at every kind of region: what a peer may not reach is as if it were not there,
+ * within its bounds and beyond them. */
+static void check_audience(kvf_span *s, kvf_offer offer, kvf_audience audience, kvf_visitor who) {
+    kvf_span *row[] = {s}, *entered = NULL;
+    kvf_table t = {.row = row, .n = 1};
+    bool ours = who.tenant == audience.one.tenant;
+    if (audience.alone) ours = ours && who.epoch == audience.one.epoch && who.writes == audience.one.writes;
+    bool there = ours && offer != KVF_OFFER_NONE;
+    bool writes = there && offer == KVF_OFFER_WRITE && (who.writes || audience.alone);
+    s->offer = offer, s->audience = audience;
+    pthread_mutex_init(&t.lock, NULL);
+    for (int write = 0; write < 2; write++) {
+        kvf_verdict wanted = !there ? KVF_UNKNOWN : write && !writes ? KVF_READONLY : KVF_RESOLVED;
+        CHECK(kvf_table_enter(&t, 4100, 60, write, &who, &entered) == wanted);
+        if (!wanted) kvf_gate_leave(&entered->gate);
+        wanted = there ? KVF_LEAVES : KVF_UNKNOWN;
+        CHECK(kvf_table_enter(&t, 4100, 61, write, &who, &entered) == wanted);
+        CHECK(kvf_table_enter(&t, 4095, 1, write, &who, &entered) == KVF_UNKNOWN);
+    }
+    CHECK(kvf_gate_inside(&s->gate) == 0);
+    pthread_mutex_destroy(&t.lock);
+}
+
+static kvf_visitor visitor(unsigned i) {
+    return (kvf_visitor){.epoch = 7 + i % 2, .tenant = i / 2 % 2, .writes = i / 4 % 2};
+}
+
+static void check_audiences(void) {
+    kvf_span s = {.base = 4096, .length = 64};
+    kvf_gate_init(&s.gate);
+    for (unsigned i = 0; i < 8 * 8 * 2 * 3; i++)
+        check_audience(&s, i % 3, (kvf_audience){i / 3 % 2, visitor(i / 6 % 8)}, visitor(i / 48));
+}
+
 int main(void) {
+    check_audiences();
     check_tables();
     check_find();
     check_extremes();

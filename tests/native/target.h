@@ -14,6 +14,7 @@ static unsigned char here[AREA], there[AREA];
 
 #define HALF (AREA / 2)
 #define GAP 4096u
+#define FRIEND ((kvf_visitor){.epoch = 1, .writes = true})
 
 typedef struct target {
     kvf_span span[2];
@@ -59,7 +60,7 @@ static inline void connect_pair(int fd[2]) {
 static inline kvf_wire *dial(target *t, uint64_t owner) {
     int fd[2];
     connect_pair(fd);
-    CHECK(kvf_server_serve(t->server, fd[1], owner) == 0);
+    CHECK(kvf_server_serve(t->server, fd[1], owner, FRIEND) == 0);
     kvf_wire *w = kvf_wire_new(fd[0], NULL);
     CHECK(w);
     return w;

@@ -137,7 +137,7 @@ static void check_stalled_initiator(void) {
     int fd[2];
     target_start(&t);
     connect_pair(fd);
-    CHECK(kvf_server_serve(t.server, fd[1], 1) == 0);
+    CHECK(kvf_server_serve(t.server, fd[1], 1, FRIEND) == 0);
     struct {
         kvf_request head;
         kvf_place place;
@@ -217,7 +217,7 @@ static void check_noise(void) {
         for (unsigned k = random_below(&random, 3); k; k--)
             ((unsigned char *)&f)[random_below(&random, sizeof f.head + sizeof f.place)] ^= 1u << random_below(&random, 8);
         connect_pair(fd);
-        CHECK(kvf_server_serve(t.server, fd[1], i) == 0);
+        CHECK(kvf_server_serve(t.server, fd[1], i, FRIEND) == 0);
         send(fd[0], &f, random_below(&random, sizeof f), MSG_NOSIGNAL);
         if (i % 3) shutdown(fd[0], SHUT_WR);
         else kvf_server_dismiss(t.server, &(uint64_t){i});

@@ -45,7 +45,7 @@ static void check_narrow(void) {
     target_start(&t);
     connect_pair(fd);
     narrow(fd[0]), narrow(fd[1]);
-    CHECK(kvf_server_serve(t.server, fd[1], 1) == 0);
+    CHECK(kvf_server_serve(t.server, fd[1], 1, FRIEND) == 0);
     kvf_wire *w = kvf_wire_new(fd[0], NULL);
     both_ways(w, PIECES);
     kvf_wire_free(w);
@@ -81,7 +81,7 @@ static void check_single_bytes(void) {
     target_start(&t);
     connect_pair(near), connect_pair(far);
     kvf_socket_prepare(near[1]), kvf_socket_prepare(far[0]);
-    CHECK(kvf_server_serve(t.server, far[1], 1) == 0);
+    CHECK(kvf_server_serve(t.server, far[1], 1, FRIEND) == 0);
     relay r[] = {{near[1], far[0]}, {far[0], near[1]}, {near[0], 0}};
     in_parallel(3, through_the_relay, r, NULL);
     close(near[1]), close(far[0]);
@@ -203,7 +203,7 @@ static void check_half_closed(void) {
     target_start(&t);
     connect_pair(fd);
     memset(there, 8, HALF);
-    CHECK(kvf_server_serve(t.server, fd[1], 1) == 0);
+    CHECK(kvf_server_serve(t.server, fd[1], 1, FRIEND) == 0);
     CHECK(send(fd[0], &frame, sizeof frame, MSG_NOSIGNAL) == sizeof frame);
     shutdown(fd[0], SHUT_WR);
     kvf_answer a;

@@ -72,6 +72,14 @@ static inline uint64_t kvf_first_stray(const int64_t *ids, uint64_t n, uint64_t 
     return n;
 }
 
+/* First piece that is not within 0 .. limit, or n. */
+static inline uint64_t kvf_first_beyond(const int64_t *offsets, const int64_t *lengths, uint64_t n,
+                                         uint64_t limit) {
+    for (uint64_t i = 0; i < n; i++)
+        if ((uint64_t)lengths[i] > limit || (uint64_t)offsets[i] > limit - (uint64_t)lengths[i]) return i;
+    return n;
+}
+
 typedef struct kvf_run {
     const kvf_descriptor *d;
     uint64_t skip;  /* bytes of the first descriptor that belong to the run before */

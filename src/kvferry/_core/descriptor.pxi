@@ -18,6 +18,8 @@ cdef extern from "descriptor.h" nogil:
     void kvf_fill_blocks(kvf_descriptor *, uint64_t n, uint64_t local, const int64_t *local_ids,
                          uint64_t remote, const int64_t *remote_ids, uint64_t block)
     uint64_t kvf_first_stray(const int64_t *ids, uint64_t n, uint64_t limit)
+    uint64_t kvf_first_beyond(const int64_t *offsets, const int64_t *lengths, uint64_t n,
+                               uint64_t limit)
     void kvf_skip(kvf_run *, uint64_t bytes)
 
 cdef extern from "unfold.h" nogil:
@@ -169,3 +171,10 @@ def fill_blocks(uint64_t[:, ::1] rows, uint64_t local, const int64_t[::1] local_
 
 def first_stray(const int64_t[::1] ids, uint64_t limit):
     return kvf_first_stray(&ids[0], ids.shape[0], limit) if ids.shape[0] else 0
+
+
+def first_beyond(const int64_t[::1] offsets, const int64_t[::1] lengths, uint64_t limit):
+    cdef uint64_t n = offsets.shape[0]
+    if <uint64_t>lengths.shape[0] != n:
+        raise ValueError("an offset and a length each")
+    return kvf_first_beyond(&offsets[0], &lengths[0], n, limit)

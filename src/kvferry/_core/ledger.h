@@ -16,16 +16,20 @@
 #include "verbs.h"
 
 #define KVF_ARRIVALS 4096u
+#define KVF_NODE 0ull /* the user that the node itself is */
 
 /* The numbers of answers.py. Those from TOO_LARGE on refuse. */
 typedef enum kvf_said {
     KVF_SAY_STORED = 0,
     KVF_SAY_PRESENT = 1,    /* the attempt is over, its extent is free again */
     KVF_SAY_ABORTED = 3,
+    KVF_SAY_FOUND = 4,
+    KVF_SAY_ABSENT = 6,
     KVF_SAY_TOO_LARGE = 7,  /* for the extent; the attempt stands */
     KVF_SAY_INDEX_FULL = 12, /* the catalog may still find a way; the attempt stands */
     KVF_SAY_LATE = 13,
     KVF_SAY_UNKNOWN = 14,
+    KVF_SAY_TOO_SMALL = 16, /* the destination, in which nothing was written */
 } kvf_said;
 
 /* What was written, and where. */
@@ -61,6 +65,7 @@ typedef struct kvf_told {
 
 typedef struct kvf_ledger {
     kvf_index *index;
+    const kvf_index *beside; /* what is there, too, such as on a disk; NULL: nothing */
     uint64_t entries_high; /* so many entries may be in use */
     uint64_t generation;   /* of the next object */
     kvf_attempts attempts;
@@ -84,6 +89,11 @@ static inline void kvf_ledger_free(kvf_ledger *l) {
 static inline uint8_t kvf_ledger_refuse(kvf_ledger *l, kvf_digest d, kvf_said said) {
     if (l->refused_n < KVF_ARRIVALS) l->told->refused[l->refused_n++] = d;
     return (uint8_t)said;
+}
+
+/* Does it lie beside? Then it is present, and nobody but the node itself, who has it from there, brings it in. */
+static inline bool kvf_ledger_beside(const kvf_ledger *l, uint64_t user, kvf_digest d) {
+    return l->beside && user != KVF_NODE && kvf_index_find(l->beside, d) != KVF_NOWHERE;
 }
 
 /* A slot; KVF_PRESENT; KVF_FULL, also when more entries would be in use than may. */
@@ -116,7 +126,8 @@ static inline uint8_t kvf_ledger_commit(kvf_ledger *l, uint64_t user, const kvf_
     kvf_extent extent = l->attempts.rows[row].extent;
     if (c->length > extent.room) return kvf_ledger_refuse(l, c->digest, KVF_SAY_TOO_LARGE);
     if (l->arrivals_n == KVF_ARRIVALS || l->returned_n == KVF_ARRIVALS) return KVF_SAY_INDEX_FULL;
-    int64_t slot = kvf_ledger_insert(l, c, extent);
+    bool beside = kvf_ledger_beside(l, user, c->digest);
+    int64_t slot = beside ? KVF_PRESENT : kvf_ledger_insert(l, c, extent);
     if (slot == KVF_FULL) return KVF_SAY_INDEX_FULL;
     kvf_attempt_close(&l->attempts, row);
     if (slot == KVF_PRESENT) {

@@ -27,8 +27,9 @@ cdef extern from "ledger.h" nogil:
     ctypedef struct kvf_ledger:
         kvf_attempts attempts
         kvf_told *told
+        const kvf_index *beside
         uint32_t arrivals_n, returned_n, refused_n
-    enum: KVF_RESERVED, KVF_QUARANTINED, KVF_ARRIVALS
+    enum: KVF_RESERVED, KVF_QUARANTINED, KVF_ARRIVALS, KVF_NODE
     bint kvf_ledger_make(kvf_ledger *, kvf_index *, uint64_t entries_high)
     void kvf_ledger_free(kvf_ledger *)
     uint8_t kvf_ledger_commit(kvf_ledger *, uint64_t user, const kvf_commit *)
@@ -45,7 +46,7 @@ cdef extern from "ledger.h" nogil:
     void kvf_attempts_read(const kvf_attempts *, uint64_t *, uint64_t *)
 
 
-ARRIVALS = KVF_ARRIVALS
+ARRIVALS, NODE = KVF_ARRIVALS, KVF_NODE
 
 # kvf_arrival
 ARRIVAL = _numpy.dtype([("generation", "u8"), ("print", "u8"), ("room", "i8"), ("expires", "u8"),
@@ -81,6 +82,7 @@ cdef object copied(const void *rows, size_t n, object kind):
 cdef class Ledger:
     cdef kvf_ledger ledger
     cdef readonly Index index
+    cdef Index other
 
     def __cinit__(self, Index index not None, uint64_t entries_high):
         self.index = index
@@ -89,6 +91,10 @@ cdef class Ledger:
 
     def __dealloc__(self):
         kvf_ledger_free(&self.ledger)
+
+    def beside(self, Index other not None):
+        self.other = other
+        self.ledger.beside = &other.index
 
     @property
     def reserved(self):

@@ -53,6 +53,9 @@ def vm_seals(fd: int) -> tuple[int, int]:
 def vm_add_seals(fd: int, seals: int) -> int:
     """Add all of them in one call, or none."""
 
+def address_of(view: memoryview) -> int:
+    """Of its first byte, while it is not released."""
+
 class View(Buffer):
     """A fixed address range as a buffer of bytes.
 
@@ -220,6 +223,10 @@ def fill_blocks(
 def first_stray(ids: Buffer, limit: int) -> int:
     """Position of the first id outside 0 .. limit-1; len(ids) when there is none."""
 
+def first_beyond(offsets: Buffer, lengths: Buffer, limit: int) -> int:
+    """Position of the first piece that is not within 0 .. limit; of how many there are when all
+    are. ValueError when the two are not equally many."""
+
 # resolve
 
 LOCAL: int
@@ -256,6 +263,10 @@ class Span:
     ) -> None:
         """`offer`: what peers may do, whom this process serves by hand. `reach`: what copies for
         the processor, where that cannot load from `here` and store to it."""
+
+    def admit(self, tenant: int, alone: bool = False, epoch: int = 0, writes: bool = True) -> None:
+        """For whom a WireServer has it: a tenant's visitors; or, `alone`, the one of this epoch and
+        right, who may then do all that is offered. Before it is in a table; by default tenant 0."""
 
     way: int  # which of a channel's links reaches it; set before it is in a table
     @property

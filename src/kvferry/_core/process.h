@@ -89,6 +89,10 @@ static inline int kvf_process_read(pid_t pid, uint64_t address, void *to, size_t
 /* May processes of the same user look into this one, as far as its own rules go? */
 static inline bool kvf_process_dumpable(void) { return prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1; }
 
+/* Let nobody but administrators look into this one, its memory or its descriptors, and keep no image of
+ * it; 0 or an errno. */
+static inline int kvf_process_conceal(void) { return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) ? errno : 0; }
+
 /* Let every process of the same user look into this one where Yama allows none; 0 or an errno. */
 static inline int kvf_process_admit_all(void) {
     return prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0) ? errno : 0;

@@ -8,6 +8,7 @@ cdef extern from "process.h" nogil:
     int kvf_process_read(pid_t, uint64_t address, void *, size_t length)
     bint kvf_process_dumpable()
     int kvf_process_admit_all()
+    int kvf_process_conceal()
 
 
 # No cycle leads through it, and streams may still be in it when it goes: no_gc.
@@ -37,3 +38,7 @@ def process_dumpable():
 
 def process_admit_all():
     return kvf_process_admit_all()
+
+
+def process_conceal():
+    return kvf_process_conceal()

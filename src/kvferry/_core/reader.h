@@ -29,11 +29,13 @@ typedef enum {
     KVF_CHANGING,
     KVF_NO_LINE,
     KVF_FOREIGN, /* the index is of another layout, or of another run of the node */
-    KVF_CORRUPT  /* the index names a place outside the pool */
+    KVF_CORRUPT, /* the index names a place outside the pool */
+    KVF_BESIDE   /* it is not here, and lies on a disk of the node */
 } kvf_read_code;
 
 typedef struct kvf_index_reader {
     kvf_index index;
+    kvf_index beside; /* of the disk; without buckets: there is none */
     kvf_lines *lines;
     const char *pool;
     uint64_t pool_length;
@@ -45,10 +47,18 @@ static inline bool kvf_in_pool(const kvf_index_reader *r, const kvf_stay *stay) 
     return stay->offset <= r->pool_length && stay->length <= r->pool_length - stay->offset;
 }
 
+/* Of what is in memory no more. What comes from the disk stays there, so this is asked last. */
+static inline kvf_read_code kvf_absent(const kvf_index_reader *r, kvf_digest d) {
+    kvf_stay stay;
+    bool there = r->beside.buckets && kvf_index_ours(&r->beside) && kvf_index_probe(&r->beside, d, &stay) &&
+                 kvf_index_recheck(&r->beside, &stay);
+    return there ? KVF_BESIDE : KVF_ABSENT;
+}
+
 /* Find the object and let `line` name it: a HIT stays where it lies until the line is cleared. */
 static inline kvf_read_code kvf_grasp(kvf_index_reader *r, kvf_hazard *line, kvf_digest d, kvf_stay *stay) {
     for (int i = 0; i < KVF_READ_TRIES; i++) {
-        if (!kvf_index_probe(&r->index, d, stay)) return KVF_ABSENT;
+        if (!kvf_index_probe(&r->index, d, stay)) return kvf_absent(r, d);
         kvf_publish(line, kvf_generation(stay->tag));
         if (kvf_index_recheck(&r->index, stay)) {
             if (kvf_in_pool(r, stay)) return KVF_HIT;
@@ -72,7 +82,7 @@ static inline void kvf_read_missed(kvf_index_reader *r, kvf_read_code code, uint
         [KVF_ABSENT] = KVF_ABSENTS,     [KVF_TOO_SMALL] = KVF_TOO_SMALLS, [KVF_NO_LINE] = KVF_NO_LINES,
         [KVF_CHANGING] = KVF_CHANGINGS, [KVF_CORRUPT] = KVF_CORRUPTS,
     };
-    if (code != KVF_FOREIGN) kvf_count(r->lines, counter[code], times);
+    if (code != KVF_FOREIGN && code != KVF_BESIDE) kvf_count(r->lines, counter[code], times);
 }
 
 /* Of one key, whose absence the node may want to explain. */
@@ -133,7 +143,8 @@ static inline void kvf_read_all(kvf_index_reader *r, const kvf_digest *d, const 
     kvf_give_back(r->lines, line);
 }
 
-/* HIT, ABSENT or FOREIGN each. Neither counted nor a touch: nothing was read. */
+/* HIT, also of what lies beside, ABSENT or FOREIGN each. Neither counted nor a touch: nothing was
+ * read. */
 static inline void kvf_exists_all(const kvf_index_reader *r, const kvf_digest *d, size_t n, uint8_t *codes) {
     if (!kvf_index_ours(&r->index)) {
         memset(codes, KVF_FOREIGN, n);
@@ -143,7 +154,7 @@ static inline void kvf_exists_all(const kvf_index_reader *r, const kvf_digest *d
         kvf_stay stay;
         kvf_index_expect(&r->index, d, i, n);
         bool there = kvf_index_probe(&r->index, d[i], &stay) && kvf_index_recheck(&r->index, &stay);
-        codes[i] = there ? KVF_HIT : KVF_ABSENT;
+        codes[i] = there || kvf_absent(r, d[i]) == KVF_BESIDE ? KVF_HIT : KVF_ABSENT;
     }
 }
 

@@ -3,10 +3,11 @@ from libc.string cimport strchr
 
 cdef extern from "reader.h" nogil:
     enum: KVF_HIT, KVF_ABSENT, KVF_TOO_SMALL, KVF_CHANGING, KVF_NO_LINE, KVF_FOREIGN, KVF_CORRUPT
+    enum: KVF_BESIDE
     ctypedef struct kvf_stay:
         uint64_t slot, tag, offset, length
     ctypedef struct kvf_index_reader:
-        kvf_index index
+        kvf_index index, beside
         kvf_lines *lines
         const char *pool
         uint64_t pool_length
@@ -21,7 +22,7 @@ cdef extern from "reader.h" nogil:
 
 
 HIT, ABSENT, TOO_SMALL, CHANGING = KVF_HIT, KVF_ABSENT, KVF_TOO_SMALL, KVF_CHANGING
-NO_LINE, FOREIGN, CORRUPT = KVF_NO_LINE, KVF_FOREIGN, KVF_CORRUPT
+NO_LINE, FOREIGN, CORRUPT, BESIDE = KVF_NO_LINE, KVF_FOREIGN, KVF_CORRUPT, KVF_BESIDE
 
 
 # Uses what `lines` holds, which must be whole as long as this is called, in a dead cycle, too: no_gc.
@@ -32,9 +33,13 @@ cdef class IndexReader:
     cdef Lines lines
 
     def __cinit__(self, uintptr_t address, uint64_t length, uint64_t epoch, uintptr_t pool,
-                  uint64_t pool_length, Lines lines not None, bytes secret not None):
+                  uint64_t pool_length, Lines lines not None, bytes secret not None,
+                  tuple beside=None):
         if not kvf_index_at(&self.reader.index, address, length, epoch):
             raise ValueError("an index begins at a cache line and has a pair of buckets")
+        if beside is not None:
+            if not kvf_index_at(&self.reader.beside, beside[0], beside[1], epoch):
+                raise ValueError("an index begins at a cache line and has a pair of buckets")
         self.lines = lines
         self.secret = secret_of(secret)
         self.reader.lines = &lines.lines

@@ -18,10 +18,31 @@
 /* What peers may do, whom this process serves by hand. */
 typedef enum { KVF_OFFER_NONE, KVF_OFFER_READ, KVF_OFFER_WRITE } kvf_offer;
 
+/* A peer that proved itself: the epoch that it proved, whose token (0: this engine's own) and what
+ * that token permits. */
+typedef struct kvf_visitor {
+    uint64_t epoch;
+    uint32_t tenant;
+    bool writes;
+} kvf_visitor;
+
+/* Whom a region is there for: a tenant's visitors, or one of them alone, who may then do all that is
+ * offered. Anybody else meets no region there. */
+typedef struct kvf_audience {
+    bool alone;
+    kvf_visitor one; /* of its tenant; all of it, where alone */
+} kvf_audience;
+
+static inline bool kvf_audience_admits(const kvf_audience *a, const kvf_visitor *v) {
+    if (a->one.tenant != v->tenant) return false;
+    return !a->alone || (a->one.epoch == v->epoch && a->one.writes == v->writes);
+}
+
 typedef struct kvf_span {
     uint64_t base, length, delta;
     bool writable; /* by this process */
     uint8_t offer; /* a kvf_offer */
+    kvf_audience audience; /* to whom */
     uint8_t way;   /* of a channel's links, the one that reaches it: one batch takes one way */
     kvf_reach *reach; /* NULL: the processor loads from it and stores to it */
     kvf_gate gate;
@@ -160,17 +181,22 @@ typedef struct kvf_table {
     uint64_t n;
 } kvf_table;
 
-/* Find the region of [address, address + length) for a peer and enter its gate. */
+static inline bool kvf_span_takes_writes(const kvf_span *s, const kvf_visitor *v) {
+    return s->offer == KVF_OFFER_WRITE && (v->writes || s->audience.alone);
+}
+
+/* Find the region of [address, address + length) for a visitor and enter its gate. */
 static inline kvf_verdict kvf_table_enter(kvf_table *t, uint64_t address, uint64_t length, bool write,
-                                          kvf_span **entered) {
+                                          const kvf_visitor *who, kvf_span **entered) {
     kvf_verdict verdict = KVF_UNKNOWN;
     pthread_mutex_lock(&t->lock);
     uint64_t k = kvf_find_span(t->row, t->n, address);
     if (k < t->n) {
         kvf_span *s = t->row[k];
-        if (s->offer == KVF_OFFER_NONE) verdict = KVF_UNKNOWN;
+        bool there = s->offer != KVF_OFFER_NONE && kvf_audience_admits(&s->audience, who);
+        if (!there) verdict = KVF_UNKNOWN;
         else if (length > s->length - (address - s->base)) verdict = KVF_LEAVES;
-        else if (write && s->offer != KVF_OFFER_WRITE) verdict = KVF_READONLY;
+        else if (write && !kvf_span_takes_writes(s, who)) verdict = KVF_READONLY;
         else if (kvf_gate_enter(&s->gate) != KVF_ENTERED) verdict = KVF_STALE;
         else *entered = s, verdict = KVF_RESOLVED;
     }

@@ -1,8 +1,16 @@
 cdef extern from "resolve.h" nogil:
+    ctypedef struct kvf_visitor:
+        uint64_t epoch
+        uint32_t tenant
+        bint writes
+    ctypedef struct kvf_audience:
+        bint alone
+        kvf_visitor one
     ctypedef struct kvf_span:
         uint64_t base, length, delta
         bint writable
         uint8_t offer, way
+        kvf_audience audience
         kvf_reach *reach
         kvf_gate gate
     ctypedef struct kvf_table:
@@ -56,6 +64,10 @@ cdef class Span:
         self.reach = reach
         self.span.reach = NULL if reach is None else reach.reach
         kvf_gate_init(&self.span.gate)
+
+    def admit(self, uint32_t tenant, bint alone=False, uint64_t epoch=0, bint writes=True):
+        self.span.audience.alone = alone
+        self.span.audience.one = kvf_visitor(epoch, tenant, writes)
 
     @property
     def base(self):

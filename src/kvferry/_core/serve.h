@@ -3,7 +3,7 @@
  * The threads look into a table of spans (resolve.h) and need nothing of the interpreter: a peer's
  * transfer goes on while this process computes under the GIL.
  *
- *   wire  -> request -> admit: every piece lies in a region that offers this?
+ *   wire  -> request -> admit: every piece lies in a region that offers this, to this visitor?
  *              yes: its gates are held, and its bytes go into place or out
  *              no:  its bytes are left out, and the peer is told which piece
  *         <- answer
@@ -49,6 +49,7 @@ typedef struct kvf_served {
     kvf_server *home;
     struct kvf_served *next; /* in live or ended */
     uint64_t owner;
+    kvf_visitor visitor; /* on whose behalf */
     pthread_t thread;
     int fd;
     _Atomic bool ending;
@@ -171,7 +172,8 @@ static inline kvf_verdict kvf_enter_piece(kvf_served *s, kvf_place p) {
     kvf_span *span = s->inside ? s->entered[s->inside - 1] : NULL;
     if (!span || p.address - span->base >= span->length) {
         bool write = s->request.op == KVF_WRITE;
-        kvf_verdict verdict = kvf_table_enter(s->home->table, p.address, p.length, write, &span);
+        kvf_verdict verdict =
+            kvf_table_enter(s->home->table, p.address, p.length, write, &s->visitor, &span);
         if (verdict) return verdict;
         s->entered[s->inside++] = span;
     } else if (p.length > span->length - (p.address - span->base)) {
@@ -308,13 +310,13 @@ static inline int kvf_server_start(kvf_server *h, kvf_served *s) {
     return 0;
 }
 
-/* Serve a connected socket on behalf of `owner` until it ends; 0 or an errno. The descriptor is
- * taken over, also on failure. */
-static inline int kvf_server_serve(kvf_server *h, int fd, uint64_t owner) {
+/* Serve a connected socket of `visitor` until it ends; 0 or an errno. `owner` names all that are to be
+ * dismissed together. The descriptor is taken over, also on failure. */
+static inline int kvf_server_serve(kvf_server *h, int fd, uint64_t owner, kvf_visitor visitor) {
     kvf_served *s = calloc(1, sizeof *s);
     int code = ENOMEM;
     if (s) {
-        s->home = h, s->fd = fd, s->owner = owner;
+        s->home = h, s->fd = fd, s->owner = owner, s->visitor = visitor;
         kvf_socket_prepare(fd);
         pthread_mutex_lock(&h->lock);
         kvf_server_reap(h);

@@ -149,6 +149,7 @@ CHANGING: int  # it left, and was stored anew, again and again while it was look
 NO_LINE: int  # all hazard lines are taken
 FOREIGN: int  # the index is of another layout, or of another run of the node
 CORRUPT: int  # the index names bytes outside the pool
+BESIDE: int  # it is not here, and lies on a disk of the node
 
 @final
 class IndexReader:
@@ -168,9 +169,12 @@ class IndexReader:
         pool_length: int,
         lines: Lines,
         secret: bytes,
-    ) -> None: ...
+        beside: tuple[int, int] | None = None,
+    ) -> None:
+        """`beside`: address and length of the index of what lies on a disk of the node."""
+
     def exists(self, digests: NDArray[np.uint64]) -> NDArray[np.uint8]:
-        """HIT, ABSENT or FOREIGN each. Neither counted nor touched."""
+        """HIT, also of what lies beside, ABSENT or FOREIGN each. Neither counted nor touched."""
 
     def get_into(
         self,
@@ -203,6 +207,7 @@ class IndexReader:
 # ledger (attempts.h, ledger.h)
 
 ARRIVALS: int  # so many are remembered until they are told
+NODE: int  # the user that the node itself is
 ARRIVAL: np.dtype[np.void]  # generation, print u64; room i64; expires u64; slot, parent u32
 
 @final
@@ -216,6 +221,9 @@ class Ledger:
 
     def __init__(self, index: Index, entries_high: int) -> None:
         """Into an index of which so many entries may be in use. MemoryError."""
+
+    def beside(self, other: Index) -> None:
+        """What is in the other index, too, is PRESENT; only the user NODE can store it."""
 
     @property
     def index(self) -> Index: ...
@@ -507,3 +515,65 @@ def write_all(
     and that they do not overlap the sources. Before anything is copied: TypeError when a source is
     no buffer, BufferError when it is not contiguous, ValueError when one is longer than its room.
     """
+
+# places
+
+PLACE_ADDED: int
+PLACE_KNOWN: int  # the node had it already
+PLACE_CROWDED: int  # as many others have it as are kept: the node is not remembered
+PLACE_FULL: int  # no row is left
+PLACE_DROPPED: int
+PLACE_UNKNOWN: int  # to be dropped, and the node was not known to have it
+PLACES: int  # nodes that are kept of a key
+SHARDS: int
+
+# digest (2) u64; places (4) u2, 0: nobody; wanted u64
+PLACED: np.dtype[np.void]
+
+@final
+class Places:
+    """Which nodes have a key: up to PLACES numbers of 16 bits each, from 1; 0 is nobody.
+
+    limit  rows at most; memory follows what is used: 25 bytes a row, in powers of two
+    seed   16 bytes, secret: what rows a digest has follows from it
+
+    One thread at a time; the GIL is released when there is much to do. Digests are (n, 2).
+    ValueError for the node 0, OverflowError above 65535. MemoryError when there is none.
+    """
+
+    def __init__(self, limit: int, seed: bytes) -> None: ...
+    @property
+    def rows(self) -> int:
+        """Of keys that are somewhere, and of some that were: `idle` ones."""
+
+    @property
+    def idle(self) -> int: ...
+    @property
+    def lacking(self) -> int:
+        """Keys that fewer nodes have than should."""
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes."""
+
+    def held(self, node: int) -> int:
+        """How many keys a node has."""
+
+    def tell(
+        self, node: int, digests: NDArray[np.uint64], wanted: NDArray[np.uint8]
+    ) -> NDArray[np.uint8]:
+        """In this order: the node has a key, of which so many nodes should (PLACES at most; of what
+        several say the most counts), or, 0, has it no more. A PLACE code each."""
+
+    def find(self, digests: NDArray[np.uint64]) -> NDArray[np.uint16]:
+        """(n, PLACES) numbers of nodes."""
+
+    def forget(self, node: int, shard: int) -> int:
+        """The node has nothing in one of SHARDS parts of the table; how many it had there."""
+
+    def scan(
+        self, shard: int, start: int, most: int, lacking: bool = False
+    ) -> tuple[int, NDArray[np.void]]:
+        """PLACED rows of one part from row `start` on, `most` of them; of keys that are somewhere,
+        or of those that too few nodes have. And where to go on: there are no more where none came.
+        Rows move when others are added."""

@@ -188,13 +188,16 @@ class Wire(Mover):
 class WireServer:
     """The target's half of wires: a native thread for each, which needs nothing of the interpreter.
 
-    Peers may do with the spans of `table` what these offer. A gate that a wire holds while its peer
-    stands still ends the wire when it is closed. Thread-safe.
+    Peers may do with the spans of `table` what these offer them. A gate that a wire holds while its
+    peer stands still ends the wire when it is closed. Thread-safe.
     """
 
     def __init__(self, table: SpanTable) -> None: ...
-    def serve(self, fd: int, owner: int) -> int:
-        """Serve a connected socket until it ends; 0 or an errno. Takes the descriptor over."""
+    def serve(
+        self, fd: int, owner: int, epoch: int = 0, tenant: int = 0, writes: bool = True
+    ) -> int:
+        """Serve a connected socket of such a visitor until it ends; 0 or an errno. Takes the
+        descriptor over."""
 
     def dismiss(self, owner: int) -> None:
         """End this owner's wires. Blocks until none of them touches memory any more."""
@@ -364,3 +367,6 @@ def process_dumpable() -> bool:
 
 def process_admit_all() -> int:
     """Let them even where Yama restricts it. 0 or an errno: EINVAL where there is no Yama."""
+
+def process_conceal() -> int:
+    """Let none of them, for all of this process and for as long as it lives. 0 or an errno."""

@@ -1,6 +1,7 @@
 # Doors to vm.h, and the buffer over an address range.
 
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE
+from cpython.memoryview cimport PyMemoryView_Check, PyMemoryView_GET_BUFFER
 
 cdef extern from "vm.h" nogil:
     ctypedef enum kvf_vm_work:
@@ -103,6 +104,12 @@ def vm_seals(int fd):
 
 def vm_add_seals(int fd, int seals):
     return kvf_vm_add_seals(fd, seals)
+
+
+def address_of(view):
+    if not PyMemoryView_Check(view):
+        raise TypeError("a memoryview")
+    return <uintptr_t>PyMemoryView_GET_BUFFER(view).buf
 
 
 # Hidden from the cycle collector, which clears the objects of a dead cycle in any order: what the

@@ -16,7 +16,7 @@ cdef extern from "serve.h" nogil:
     ctypedef struct kvf_server:
         pass
     kvf_server *kvf_server_new(kvf_table *)
-    int kvf_server_serve(kvf_server *, int fd, uint64_t owner)
+    int kvf_server_serve(kvf_server *, int fd, uint64_t owner, kvf_visitor)
     void kvf_server_dismiss(kvf_server *, const uint64_t *owner)
     unsigned kvf_server_wires(kvf_server *)
     void kvf_server_forked(kvf_server *)
@@ -87,10 +87,11 @@ cdef class WireServer:
                 kvf_server_dismiss(self.server, NULL)
             kvf_server_free(self.server)
 
-    def serve(self, int fd, uint64_t owner):
+    def serve(self, int fd, uint64_t owner, uint64_t epoch=0, uint32_t tenant=0, bint writes=True):
         cdef int code
+        cdef kvf_visitor visitor = kvf_visitor(epoch, tenant, writes)
         with nogil:
-            code = kvf_server_serve(self.server, fd, owner)
+            code = kvf_server_serve(self.server, fd, owner, visitor)
         return code
 
     def dismiss(self, uint64_t owner):
