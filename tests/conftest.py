@@ -20,9 +20,6 @@ from kvferry.testing import Child, LeakCheck, LockAudit, nursery, places
 from kvferry.testing import spawn as start
 from kvferry.testing.under_test import VARIABLES, adopt, in_sight, on_host
 
-# Seconds for what ends by itself, such as the last moments of a joined thread.
-GRACE = 2.0
-
 # What the files of tests import, and their children with them.
 IMPORTED = ["pytest", "hypothesis.stateful", "kvferry.store.user"]
 
@@ -84,15 +81,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"{mark.name}: {mark.args[0]}"))
 
 
+@pytest.fixture(scope="session")
+def leak_grace() -> float:
+    """Seconds for what ends by itself, such as the last moments of a joined thread."""
+    return 2.0
+
+
 @pytest.fixture(autouse=True)
 def _leaves_nothing(
-    request: pytest.FixtureRequest, _private_folders: tuple[Path, ...]
+    request: pytest.FixtureRequest, _private_folders: tuple[Path, ...], leak_grace: float
 ) -> Iterator[None]:
     """Fails a test that leaves something behind. Set up first, so checked after all other fixtures.
 
     A test that failed already is not checked: its traceback keeps alive what it held.
     """
-    check = LeakCheck(folders=_private_folders, grace=GRACE)
+    check = LeakCheck(folders=_private_folders, grace=leak_grace)
     check.__enter__()
     yield
     if not request.node.stash.get(FAILED, False):

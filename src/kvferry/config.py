@@ -2,6 +2,11 @@
 
 KVFERRY_TOKEN         the shared secret itself
 KVFERRY_TOKEN_FILE    a file that holds it; default: a 0600 file of this user, made on first use
+KVFERRY_TLS_CERT      this process's certificate, which turns TLS on; with the next two, in PEM
+KVFERRY_TLS_KEY       the key of it, which nobody else may read
+KVFERRY_TLS_CA        the authority that signs everybody's
+KVFERRY_TLS_CHECK_HOST
+                      0: a peer's certificate need not name the host that was dialled; default: 1
 KVFERRY_COPY_ENGINES  native copy threads of an engine; default: the usable processors, 8 at most
 KVFERRY_BOUNCE        the pool of staging paths, NUM:SIZE_MB; 0:0 stages nothing; default: 4:8
 KVFERRY_STATS_EVERY   seconds between two dumps of statistics to the log; default: 0, none
@@ -56,6 +61,10 @@ class Options:
 
     token_file    where the shared secret is read from, and made when it is missing
     token         the shared secret itself; wins over the file
+    tls_cert, tls_key, tls_ca
+                  files in PEM: a certificate, its key, and the authority that signs everybody's;
+                  with all three, TCP is spoken under TLS alone
+    tls_check_host  the certificate of whom we dial names the host that we dial
     copy_engines  native threads that carry out stream copies, started at first use
     quiet_grace   seconds to wait for quiet after an abort, before NotQuiet
     call_timeout  seconds a control call may take when its caller names none
@@ -81,6 +90,10 @@ class Options:
 
     token_file: Path
     token: bytes | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_ca: Path | None = None
+    tls_check_host: bool = True
     copy_engines: int = 2
     quiet_grace: float = 5.0
     call_timeout: float = 10.0
@@ -113,6 +126,10 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
     return Options(
         token=None if token is None else os.fsencode(token),
         token_file=Path(file) if file else _default_token_file(environ),
+        tls_cert=_file(environ, "KVFERRY_TLS_CERT"),
+        tls_key=_file(environ, "KVFERRY_TLS_KEY"),
+        tls_ca=_file(environ, "KVFERRY_TLS_CA"),
+        tls_check_host=_switch(environ, "KVFERRY_TLS_CHECK_HOST", "1"),
         copy_engines=_copy_engines(environ),
         bounce=environ.get("KVFERRY_BOUNCE", "4:8"),
         stats_every=_seconds(environ, "KVFERRY_STATS_EVERY", "0"),
@@ -140,6 +157,11 @@ def _unless_off(text: str | None) -> str | None:
 def _default_token_file(environ: Mapping[str, str]) -> Path:
     state = environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "kvferry" / "token"
+
+
+def _file(environ: Mapping[str, str], name: str) -> Path | None:
+    text = environ.get(name)
+    return Path(text) if text else None
 
 
 def _node_socket(environ: Mapping[str, str]) -> Path | None:

@@ -16,7 +16,9 @@ from kvferry.engine import channels, connect, messages
 from kvferry.engine.given_up import GIVEN_UP_KEPT, GivenUp
 from kvferry.engine.inbound import Inbound
 from kvferry.engine.messages import DATA
+from kvferry.engine.tenants import Keyring
 from kvferry.link import Facts
+from kvferry.memory import Visitor
 from kvferry.testing import Child
 
 from .quick import MIB, quick, serve_quickly
@@ -143,12 +145,12 @@ def test_a_wire_that_arrives_after_that_is_not_served(both: tuple[kf.Engine, kf.
     ours.connect(theirs.addresses[0])  # over fabric: no wires
     (inbound,) = theirs._front._inbounds
     front = theirs._front
-    front.end_given_up([inbound.ticket], ours.epoch)
+    front.end_given_up([inbound.ticket], inbound.visitor)
     served: list[int] = []
     theirs._tcp._server = Watched(theirs._tcp._server, served)  # type: ignore[assignment]
     here, there = socket.socketpair()
     with here, pytest.raises(kf.PeerError):
-        front.take(DATA, Inbound(front, b""), inbound, there)
+        front.take(DATA, Inbound(front, Keyring(b"-")), inbound, there)
     assert there.fileno() == -1
     assert not served
 
@@ -160,9 +162,9 @@ class Watched:
         self._real = real
         self._served = served
 
-    def serve(self, fd: int, number: int) -> int:
+    def serve(self, fd: int, number: int, *visitor: int) -> int:
         self._served.append(number)
-        return self._real.serve(fd, number)  # type: ignore[attr-defined, no-any-return]
+        return self._real.serve(fd, number, *visitor)  # type: ignore[attr-defined, no-any-return]
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._real, name)
@@ -172,8 +174,8 @@ def test_nobody_ends_what_is_another_epochs(both: tuple[kf.Engine, kf.Engine]) -
     ours, theirs = both
     peer = ours.connect(theirs.addresses[0])
     (inbound,) = theirs._front._inbounds
-    theirs._front.end_given_up([inbound.ticket], ours.epoch ^ 1)
-    theirs._front.end_given_up([b"", bytes(16), *map(bytes, range(5000))], ours.epoch)
+    theirs._front.end_given_up([inbound.ticket], Visitor(ours.epoch ^ 1))
+    theirs._front.end_given_up([b"", bytes(16), *map(bytes, range(5000))], inbound.visitor)
     assert not inbound.lost
     peer.write(kf.Batch.of(np.ones(MIB, np.uint8), peer.regions["kv"]))
 

@@ -8,6 +8,7 @@ import kvferry as kf
 from kvferry.engine.handshake import ClientHandshake, ServerHandshake
 from kvferry.engine.messages import VERSION, Challenge, Hello
 from kvferry.engine.negotiate import rank
+from kvferry.engine.tenants import Badge, Keyring
 from kvferry.link import DRIVERS, Facts
 from kvferry.path import PRESETS, parse
 
@@ -16,14 +17,16 @@ N1, N2 = b"1" * 32, b"2" * 32
 
 def test_both_sides_are_convinced_by_the_same_token() -> None:
     client = ClientHandshake(b"token", 1, N1)
-    server = ServerHandshake(b"token", 2, N2)
+    server = ServerHandshake(Keyring(b"token"), 2, N2)
     challenge = server.challenge(client.hello)
-    client.check(server.check(client.prove(challenge)))
+    badge, proof = server.check(client.prove(challenge))
+    client.check(proof)
+    assert badge == Badge()
 
 
 def test_a_wrong_token_convinces_neither() -> None:
     client = ClientHandshake(b"token", 1, N1)
-    server = ServerHandshake(b"other", 2, N2)
+    server = ServerHandshake(Keyring(b"other"), 2, N2)
     proof = client.prove(server.challenge(client.hello))
     with pytest.raises(kf.RightsError):
         server.check(proof)
@@ -33,8 +36,8 @@ def test_a_wrong_token_convinces_neither() -> None:
 
 def test_an_old_proof_is_none_for_a_new_nonce() -> None:
     client = ClientHandshake(b"token", 1, N1)
-    old = client.prove(ServerHandshake(b"token", 2, N2).challenge(client.hello))
-    fresh = ServerHandshake(b"token", 2, b"3" * 32)
+    old = client.prove(ServerHandshake(Keyring(b"token"), 2, N2).challenge(client.hello))
+    fresh = ServerHandshake(Keyring(b"token"), 2, b"3" * 32)
     fresh.challenge(client.hello)
     with pytest.raises(kf.RightsError):
         fresh.check(old)
@@ -48,7 +51,7 @@ def test_a_proof_is_bound_to_what_was_said(field: str) -> None:
     forged = Hello(
         **{name: getattr(hello, name) for name in hello.__struct_fields__} | {field: said}
     )
-    server = ServerHandshake(b"token", 2, N2)
+    server = ServerHandshake(Keyring(b"token"), 2, N2)
     with pytest.raises(kf.RightsError) as caught:
         server.check(client.prove(server.challenge(forged)))
     assert caught.value.cause == "token"
@@ -56,7 +59,7 @@ def test_a_proof_is_bound_to_what_was_said(field: str) -> None:
 
 def test_a_purpose_that_nobody_knows() -> None:
     with pytest.raises(kf.PeerError, match="a connection for 'mail'"):
-        ServerHandshake(b"token", 2, N2).challenge(Hello(VERSION, "mail", 1, N1))
+        ServerHandshake(Keyring(b"token"), 2, N2).challenge(Hello(VERSION, "mail", 1, N1))
 
 
 def test_versions_and_nonces_are_checked_by_both() -> None:
@@ -66,7 +69,7 @@ def test_versions_and_nonces_are_checked_by_both() -> None:
     assert caught.value.cause == "version"
     with pytest.raises(kf.PeerError):
         client.prove(Challenge(VERSION, 2, b"short"))
-    server = ServerHandshake(b"token", 2, N2)
+    server = ServerHandshake(Keyring(b"token"), 2, N2)
     with pytest.raises(kf.PeerError):
         server.challenge(Hello(99, "control", 1, N1))
     with pytest.raises(kf.PeerError):

@@ -460,7 +460,7 @@ def test_a_channel_whose_peer_is_gone_ends_while_the_engine_is_being_closed_else
     pair: Pair, crew: Crew
 ) -> None:
     """What notices it holds no lock of the engine, and waits for none."""
-    with pair.ours._closing, pair.ours._lock:
+    with pair.ours._closing, pair.ours._services._lock:
         crew.do(pair.theirs.close)
         until(lambda: pair.peer not in list(pair.ours._channels._every))
     assert crew.join() == [None]

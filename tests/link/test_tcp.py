@@ -16,7 +16,7 @@ from kvferry import _core
 from kvferry.batch import Batch, buffer_of
 from kvferry.errors import PathRefused, PeerError, Timeout, UsageError
 from kvferry.link import Driver, FabricDriver, Facts, Peer, TcpDriver
-from kvferry.memory import Region, resolve
+from kvferry.memory import Region, Visitor, resolve
 from kvferry.path import LinkKind, Path, SubmitterKind
 from kvferry.runtime import HostRuntime
 from kvferry.submit import SlotPool, Submitters
@@ -48,6 +48,7 @@ class Owner:
     """Somebody whose connection is not lost yet."""
 
     lost = False
+    visitor = Visitor(EPOCH)
 
 
 US, ANOTHER = Owner(), Owner()
@@ -298,7 +299,7 @@ def test_a_wire_that_begins_while_its_owner_goes_ends_with_it() -> None:
     class Server:
         """Takes its time to begin, and meanwhile the owner goes."""
 
-        def serve(self, fd: int, number: int) -> int:
+        def serve(self, fd: int, number: int, *visitor: int) -> int:
             going = threading.Thread(target=driver.dismiss, args=(US,))
             threads.append(going)
             going.start()

@@ -174,11 +174,12 @@ class Batch:
                 f"{len(here)} buffers and {len(theirs)} pieces", cause="unequal_lengths"
             )
         there.check_offsets(theirs, sizes)
+        rooms = np.array([each.length for each in here], np.int64)
         rows = np.empty((len(here), 3), np.uint64)
         rows[:, 0] = [each.address for each in here]
-        rows[:, 1] = theirs.astype(np.uint64) + np.uint64(there.base)
+        np.add(theirs.view(np.uint64), np.uint64(there.base), out=rows[:, 1])
         rows[:, 2] = sizes
-        short = np.flatnonzero(np.array([each.length for each in here], np.int64) < sizes)
+        short = np.flatnonzero(rooms < sizes)
         if len(short):
             first = int(short[0])
             raise UsageError(
@@ -228,9 +229,8 @@ class _Side:
             raise self._outside(stray, int(ids[stray]) * block, block)
 
     def check_offsets(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> None:
-        outside = (offsets < 0) | (lengths < 0) | (offsets > self.length - lengths)
-        if outside.any():
-            stray = int(outside.argmax())
+        stray = _core.first_beyond(offsets, lengths, self.length)
+        if stray < len(offsets):
             raise self._outside(stray, int(offsets[stray]), int(lengths[stray]))
 
     def _outside(self, index: int, offset: int, length: int) -> Error:
@@ -264,7 +264,9 @@ def _columns(*values: Integers) -> list[npt.NDArray[np.int64]]:
     """Integers and arrays as columns of one length."""
     arrays = [_ids(value) for value in values]
     try:
-        return list(np.broadcast_arrays(*arrays))
+        if all(len(array) == len(arrays[0]) for array in arrays):
+            return arrays
+        return [np.ascontiguousarray(each) for each in np.broadcast_arrays(*arrays)]
     except ValueError:
         lengths = " and ".join(str(len(array)) for array in arrays)
         raise UsageError(f"columns of {lengths} integers", cause="unequal_lengths") from None

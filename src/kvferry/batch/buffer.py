@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .._core import address_of
 from ..errors import UsageError
 
 __all__ = ["Buffer", "DeviceMemory", "buffer_of", "device_memory_of"]
@@ -79,14 +80,13 @@ def buffer_of(thing: Any) -> Buffer:
 
 
 def _from_view(view: memoryview, thing: object) -> Buffer:
-    if "O" in _NAMES.sub("", view.format):
+    if "O" in view.format and "O" in _NAMES.sub("", view.format):
         raise UsageError(f"{type(thing).__name__} holds objects, not bytes", cause="not_a_buffer")
     if not view.c_contiguous:
         raise UsageError(f"{type(thing).__name__} is not contiguous", cause="not_contiguous")
     if not view.nbytes:
         raise UsageError(f"{type(thing).__name__} holds no bytes", cause="zero_length")
-    address = np.frombuffer(view, np.uint8).ctypes.data
-    return Buffer(address, view.nbytes, view.readonly, view)
+    return Buffer(address_of(view), view.nbytes, view.readonly, view)
 
 
 def _from_array(array: npt.NDArray[Any], thing: object) -> Buffer:

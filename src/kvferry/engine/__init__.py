@@ -11,6 +11,7 @@ from .engine import Engine, Notification
 from .failure import Status
 from .liveness import Liveness
 from .report import Report
+from .tenants import Tenant
 from .transfer import Transfer
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "Notification",
     "Report",
     "Status",
+    "Tenant",
     "Transfer",
 ]

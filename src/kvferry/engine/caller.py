@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..runtime import Access
+
 __all__ = ["Caller"]
 
 
@@ -13,8 +15,12 @@ class Caller(NamedTuple):
     name   its address, as it says
     epoch  names this life of it; it proved that it is the one
     pid    of its process, as the kernel of this host says; None from other hosts
+    tenant whose token it holds; "": the engine's own
+    rights what that token permits
     """
 
     name: str
     epoch: int
     pid: int | None
+    tenant: str = ""
+    rights: Access = Access.WRITE

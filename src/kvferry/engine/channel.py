@@ -413,6 +413,11 @@ class Channel:
         self._control.close()
         self._ended(self)
 
+    def lose(self, why: PeerError) -> None:
+        """Take the peer for dead because of `why`, as when it was silent for too long: what is under
+        way fails, and whoever connects anew has another channel. Does not block."""
+        self._control.lose(why)
+
     def doom(self, why: Error) -> None:
         """Refuse everything from now on, and tell what is in flight to stop. Does not block."""
         self._die(why)

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..address import Address, UnixAddress
+from ..address import Address, TcpAddress, UnixAddress
 from ..errors import Error, PeerError, Timeout
 from ..link import Facts
-from ..rpc import LIMIT, Connection, Poller, auth, close_all, dial, dial_abstract
+from ..rpc import LIMIT, Connection, Poller, Tls, auth, close_all, dial, dial_abstract
 from ..runtime import HostRuntime
 from ..runtime import Mapping as MappedMemory
 from . import messages
@@ -37,12 +37,14 @@ SO_PEERPIDFD = 77
 class Identity(NamedTuple):
     """What an engine tells of itself.
 
+    tls       under which it speaks TCP; None: in the clear
     given_up  by a peer's epoch: tickets of connections to it that were lost
     """
 
     name: str
     facts: Facts
     token: bytes
+    tls: Tls | None = None
     given_up: Mapping[int, Sequence[bytes]] = {}
 
 
@@ -69,7 +71,7 @@ def meet(
     """
     name = str(address)
     with contextlib.ExitStack() as undo:
-        sock = dial(address, _left(deadline, name))
+        sock = _dial(us, address, deadline)
         connection, welcome, fds = _shake(us, sock, poller, name, deadline)
         undo.callback(connection.close)
         if not isinstance(address, UnixAddress) and _same_host(us.facts, welcome.facts):
@@ -103,7 +105,7 @@ def dial_again(
     RightsError or Timeout.
     """
     name, deadline = str(address), time.monotonic() + timeout
-    sock = dial(address, timeout)
+    sock = _dial(us, address, deadline)
     connection, welcome, fds = _shake(us, sock, poller, name, deadline, purpose, ticket)
     close_all(fds)
     with contextlib.ExitStack() as undo:
@@ -113,6 +115,18 @@ def dial_again(
         sock = connection.release()
         undo.pop_all()
     return sock
+
+
+def _dial(us: Identity, address: Address, deadline: float) -> socket.socket:
+    name = str(address)
+    sock = dial(address, _left(deadline, name))
+    if us.tls is None or not isinstance(address, TcpAddress):
+        return sock
+    with contextlib.ExitStack() as undo:
+        undo.callback(sock.close)
+        left = _left(deadline, name)
+        undo.pop_all()
+    return us.tls.dial(sock, address.host, left)
 
 
 def _shake(

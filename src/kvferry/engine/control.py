@@ -24,7 +24,10 @@ __all__ = ["Control", "ask"]
 _REFUSALS: dict[str, type[Error]] = {
     "token": RightsError,
     "no_service": UsageError,
+    "read_only": RightsError,
+    "tenant": RightsError,
     "queue_full": Full,
+    "users": Full,
 }
 
 

@@ -15,12 +15,12 @@ from typing import Any
 from .. import _core, config, log
 from ..address import Address, TcpAddress
 from ..address import parse as parse_address
-from ..errors import ClosedError, Error, ForkedError, UsageError
+from ..errors import ClosedError, Error, ForkedError
 from ..link import CmaDriver, Driver, Facts, LoopbackDriver, TcpDriver
-from ..memory import Region
+from ..memory import Audience, Region, Visitor
 from ..path import LinkKind, Path
-from ..rpc import Poller, token
-from ..runtime import HostRuntime, Place
+from ..rpc import Poller, tls, token
+from ..runtime import Access, HostRuntime, Place
 from ..stats import Stats
 from .awaiting import Bells
 from .caller import Caller
@@ -37,8 +37,10 @@ from .mailbox import Mailbox, Notification
 from .memory_runtime import device_memory, fabric_driver, memory_runtime
 from .options import choose
 from .pulse import Pulse
-from .regions import MemoryUse, OwnRegions
+from .regions import MemoryUse, OwnRegions, Whose
+from .services import Handler, Services
 from .statistics import StatsLog, statistics
+from .tenants import Keyring, Tenant, Tenants, check_links
 
 __all__ = ["Engine", "Notification"]
 
@@ -52,26 +54,37 @@ class Engine:
     addresses  where to listen: "host:port" (port 0: a free one), "kv://host:port" or
                "unix:///path". None: this engine only connects.
     options    see config.Options; by default from the environment
+    tenants    whom it serves beside those who hold its own token, by name. Regions and services are
+               of one tenant each, and for others' peers are not there; the kernel's way between
+               processes (cma), which knows no tenants, is not offered then
 
-    Raises UsageError for an address that cannot be parsed or is in use, and RightsError when the
-    token file cannot be trusted. Nothing is listened on then.
+    Raises UsageError for an address that cannot be parsed or is in use and for unfit files of TLS,
+    RightsError when the token file or the key of TLS cannot be trusted. Nothing is listened on then.
     """
 
-    def __init__(self, *addresses: str, options: config.Options | None = None) -> None:
+    def __init__(
+        self,
+        *addresses: str,
+        options: config.Options | None = None,
+        tenants: Mapping[str, Tenant] | None = None,
+    ) -> None:
         self.options = options or config.from_environment()
+        self._tenants = Tenants(tenants or {})
+        if self._tenants:
+            check_links(self.options)
         wanted = [parse_address(address, listening=True) for address in addresses]
         opts = self.options
         limits = Limits(opts.beat, opts.suspect_after, opts.dead_after).check()
         self.epoch = new_epoch()  # names this life of the engine; never 0
         self._over: Error | None = None
-        self._lock = threading.Lock()
         self._closing = threading.RLock()
-        self._services: dict[str, Callable[[Caller, bytes], bytes]] = {}
+        self._services = Services()
         self._mailbox = Mailbox(self.options.notifications)
         self._copies = _core.CopyEngines(self.options.copy_engines)
         self._bells = Bells()
         self._runtime = HostRuntime(self._copies)
         name = f"{self.epoch:016x}"[:8]
+        self._tls = tls.load(opts, name)
         with ExitStack() as failed:
             self._lent = failed.enter_context(ExitStack())
             self._memory = self._lent.enter_context(memory_runtime(opts, self._runtime))
@@ -153,6 +166,8 @@ class Engine:
         page: int = 0,
         readonly: bool = False,
         only: int | None = None,
+        tenant: str = "",
+        rights: Access = Access.WRITE,
     ) -> Region:
         """`size` bytes of zeroed memory that peers can map: an own region, announced to them.
 
@@ -161,18 +176,21 @@ class Engine:
         strict    no page smaller than `page`, or than the largest that fits the size
         page      bytes of a page; 0 for the best there is
         readonly  peers may only read it
-        only      the epoch of the one peer that is told of it; None: all are
+        only      the epoch of the one peer that is told of it; None: all of the tenant's are
+        tenant    whose it is; here its name is "tenant/name" then, and to its peers `name`
+        rights    with which the one comes that `only` names; it does all that the region lets do
 
         Blocks while the memory is brought in. What was obtained, and what was tried in vain, stands
         in `region.grant`; the region is as long as that. Raises NoMemory when the machine has not
         got it, UsageError for a name that is taken, a bad size or share, a page that there is not.
         """
         self._check_open()
-        region = self._own.allocate(name, size, place, page, readonly, at_least, strict, only)
+        whose = self._whose(tenant, only, rights)
+        region = self._own.allocate(name, size, place, page, readonly, at_least, strict, whose)
         self._announce(region)
         return region
 
-    def register(self, name: str, buffer: Any) -> Region:
+    def register(self, name: str, buffer: Any, *, tenant: str = "") -> Region:
         """Make a caller's buffer a foreign region: batches may name it by address, and peers reach
         it over links that map nothing (their foreign_path), to write unless it is read-only.
 
@@ -185,7 +203,7 @@ class Engine:
         Unsupported where its driver cannot say.
         """
         self._check_open()
-        region = self._own.register(name, buffer)
+        region = self._own.register(name, buffer, self._whose(tenant))
         if region.uses == 1:
             self._announce(region)
         return region
@@ -236,7 +254,7 @@ class Engine:
         (not there, another version), RightsError (token), Timeout.
         """
         self._check_open()
-        us = Identity(self.name, self.facts, self._token)
+        us = Identity(self.name, self.facts, self._token, self._tls)
         options = choose(
             self.options,
             path,
@@ -250,32 +268,58 @@ class Engine:
         )
         return self._channels.connect(us, address, options, timeout)
 
-    def serve(self, service: str, handler: Callable[[bytes], bytes]) -> None:
-        """Answer Channel.call(service, request) of peers with handler(request).
+    def serve(
+        self,
+        service: str,
+        handler: Callable[[bytes], bytes],
+        *,
+        tenant: str | None = "",
+        readers: bool = False,
+    ) -> None:
+        """Answer Channel.call(service, request) of the tenant's peers with handler(request).
 
         The handler runs in a thread of the engine, several at once, and may block. What it raises
         reaches the caller as PeerError with the text.
-        """
-        self.serve_callers(service, lambda _caller, request: handler(request))
 
-    def serve_callers(self, service: str, handler: Callable[[Caller, bytes], bytes]) -> None:
+        tenant   whose; None: everybody's, told apart by who calls
+        readers  also of those whose token permits to read alone; else they get RightsError
+        """
+        self.serve_callers(
+            service, lambda _caller, request: handler(request), tenant=tenant, readers=readers
+        )
+
+    def serve_callers(
+        self,
+        service: str,
+        handler: Handler,
+        *,
+        tenant: str | None = "",
+        readers: bool = False,
+    ) -> None:
         """As serve, with handler(caller, request)."""
         self._check_open()
-        with self._lock:
-            if service in self._services:
-                raise UsageError(f"service {service!r} exists already", cause="name_taken")
-            self._services[service] = handler
+        if tenant is not None:
+            self._tenants.number(tenant)
+        self._services.add(tenant, service, handler, readers)
 
     @property
     def callers(self) -> frozenset[int]:
-        """Epochs of the peers that are connected to this engine. One that is named no longer has
-        hung up or was hung up on, and nothing that it sent lands any more."""
-        return self._front.callers
+        """Epochs of the peers that are connected to this engine, by its own token. One that is
+        named no longer has hung up or was hung up on, and nothing that it sent lands any more."""
+        return frozenset(each.epoch for each in self._front.callers if not each.tenant)
 
-    def derive(self, purpose: bytes) -> bytes:
+    def callers_of(self, tenant: str) -> frozenset[tuple[int, Access]]:
+        """The same of a tenant, each with the rights that it comes with."""
+        number = self._tenants.number(tenant)
+        return frozenset(
+            (each.epoch, each.rights) for each in self._front.callers if each.tenant == number
+        )
+
+    def derive(self, purpose: bytes, tenant: str = "") -> bytes:
         """16 bytes that every engine with the same token derives alike, and nobody else can.
         Raises RightsError as connect does."""
-        key = hashlib.blake2b(self._token).digest()
+        token = self._tenants.token(tenant) if tenant else self._token
+        key = hashlib.blake2b(token).digest()
         return hashlib.blake2b(purpose, key=key, digest_size=16).digest()
 
     def notifications(self, timeout: float | None = 0.0) -> list[Notification]:
@@ -319,6 +363,8 @@ class Engine:
         self._poller.close()
         self._heartbeats.close()
         kept = _take_all(driver.close for driver in self._drivers.values())
+        if self._tls is not None:
+            self._tls.close()
         self._copies.stop()  # from here on every copy is quiet, and memory may go
         for error in self._channels.close():
             logger.error("a channel cannot be closed: %s", error)
@@ -338,18 +384,15 @@ class Engine:
     # ---- what its front asks for ----
 
     def answer(self, caller: Caller, service: str, request: bytes) -> bytes:
-        """What the handler of `service` says. Raises UsageError when there is none."""
-        handler = self._services.get(service)
-        if handler is None:
-            raise UsageError(f"there is no service {service!r}", cause="no_service")
-        return handler(caller, request)
+        return self._services.answer(caller, service, request)
 
     # ---- inside ----
 
     def _make_drivers(self) -> Iterator[Driver]:
         yield LoopbackDriver()
         yield fabric_driver(self._memory, self._copies, self.epoch)
-        yield CmaDriver(self.epoch, self.options.ptracer, self._devices)
+        if not self._tenants:
+            yield CmaDriver(self.epoch, self.options.ptracer, self._devices)
         yield self._tcp
         if self.options.hixl is not None:
             from ..link.hixl import HixlDriver  # nobody else pays for it
@@ -359,16 +402,21 @@ class Engine:
     def _listen(self, wanted: list[Address]) -> None:
         if not wanted:
             return
-        token = self._token  # refuse a bad one before anybody can connect
+        keyring = Keyring(self._token, self._tenants)  # refused before anybody can connect
         self._front.bind(wanted, Pulse(self._runtime, self.epoch))
         self._tcp.addresses = [
             text for text in self.addresses if isinstance(parse_address(text), TcpAddress)
         ]
-        self._front.open(token)
+        self._front.open(keyring, self._tls)
 
     @cached_property
     def _token(self) -> bytes:
         return token.load(self.options)
+
+    def _whose(self, tenant: str, only: int | None = None, rights: Access = Access.WRITE) -> Whose:
+        number = self._tenants.number(tenant)
+        one = None if only is None else Visitor(only, number, rights)
+        return Whose(tenant, Audience(number, one))
 
     def _announce(self, region: Region) -> None:
         self._front.announce(region, self.options.call_timeout)
@@ -403,6 +451,8 @@ class Engine:
         self._front.forked()
         self._poller.abandon()
         self._heartbeats.forked()
+        if self._tls is not None:
+            self._tls.forked()
         for driver in self._drivers.values():
             driver.forked()
         self._own.forked()

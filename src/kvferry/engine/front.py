@@ -15,9 +15,9 @@ from .. import log
 from ..address import Address, TcpAddress, UnixAddress
 from ..errors import Error, PeerError, RightsError
 from ..link import Driver, Facts, Published
-from ..memory import Region
+from ..memory import Region, Visitor
 from ..path import LinkKind
-from ..rpc import Connection, Poller, listen, listen_abstract
+from ..rpc import Connection, Poller, Tls, listen, listen_abstract
 from . import messages
 from .caller import Caller
 from .heartbeat import Heartbeats
@@ -25,6 +25,7 @@ from .inbound import Inbound
 from .mailbox import Mailbox, Notification
 from .pulse import Pulse
 from .regions import Links, OwnRegions, Page
+from .tenants import Keyring
 
 __all__ = ["Front"]
 
@@ -93,13 +94,14 @@ class Front:
                 address = TcpAddress(address.host, sock.getsockname()[1])
             self.addresses += (str(address),)
 
-    def open(self, token: bytes) -> None:
-        """Answer from now on, those who hold `token`."""
-        for sock, _ in self._sockets:
-            self._poller.listen(sock, partial(self._accept, token))
+    def open(self, keyring: Keyring, tls: Tls | None) -> None:
+        """Answer from now on, those who hold one of these tokens; over TCP under `tls`, if any."""
+        for sock, address in self._sockets:
+            under = tls if isinstance(address, TcpAddress) else None
+            self._poller.listen(sock, partial(self._accept, keyring), tls=under)
 
-    def _accept(self, token: bytes, sock: socket.socket) -> Connection:
-        inbound = Inbound(self, token)
+    def _accept(self, keyring: Keyring, sock: socket.socket) -> Connection:
+        inbound = Inbound(self, keyring)
         with self._lock:
             self._inbounds.add(inbound)
         return Connection(sock, inbound.serve, on_lost=partial(self._lost, inbound))
@@ -117,43 +119,45 @@ class Front:
     def share_pulse(self) -> list[int]:
         return [] if self._pulse is None else self._pulse.share()
 
-    def page_of_regions(self, links: Links, to: Facts, after: int, most: int) -> Page:
-        return self._own.publish_after(links, to, after, most)
+    def page_of_regions(
+        self, links: Links, to: Facts, visitor: Visitor, after: int, most: int
+    ) -> Page:
+        return self._own.publish_after(links, to, visitor, after, most)
 
     def answer(self, caller: Caller, service: str, request: bytes) -> bytes:
         return self._host.answer(caller, service, request)
 
     @property
-    def callers(self) -> frozenset[int]:
+    def callers(self) -> frozenset[Visitor]:
         """Of a peer that is not named no byte lands here any more."""
         with self._lock:
-            return frozenset(inbound.epoch for inbound in self._inbounds if inbound.admitted)
+            return frozenset(inbound.visitor for inbound in self._inbounds if inbound.admitted)
 
     def deliver(self, peer: str, name: str, message: bytes) -> bool:
         """False when the queue is full."""
         return self._mailbox.put(Notification(peer, name, message))
 
-    def holder_of(self, ticket: bytes, epoch: int) -> Inbound:
-        """The open connection that a ticket names."""
+    def holder_of(self, ticket: bytes, visitor: Visitor) -> Inbound:
+        """The open connection of this very visitor that a ticket names."""
         with self._lock:
             for inbound in self._inbounds:
-                if inbound.epoch == epoch and compare_digest(inbound.ticket, ticket):
+                if inbound.visitor == visitor and compare_digest(inbound.ticket, ticket):
                     return inbound
         raise RightsError(
             "no connection has this ticket: another engine was meant, check the advertised address",
             cause="token",
         )
 
-    def end_given_up(self, tickets: Iterable[bytes], epoch: int) -> None:
-        """Its peer has lost these connections: on return none of them touches memory any more."""
-        for inbound in self._holders_of(set(tickets), epoch):
+    def end_given_up(self, tickets: Iterable[bytes], visitor: Visitor) -> None:
+        """It has lost these connections: on return none of them touches memory any more."""
+        for inbound in self._holders_of(set(tickets), visitor):
             inbound.lose(PeerError("the peer gave it up", cause="given_up", peer=inbound.peer))
             self._let_go(inbound)
 
-    def _holders_of(self, tickets: set[bytes], epoch: int) -> list[Inbound]:
+    def _holders_of(self, tickets: set[bytes], visitor: Visitor) -> list[Inbound]:
         """Those that are not gone yet."""
         with self._lock:
-            ours = [inbound for inbound in self._inbounds if inbound.epoch == epoch]
+            ours = [inbound for inbound in self._inbounds if inbound.visitor == visitor]
         return [inbound for inbound in ours if inbound.ticket in tickets]
 
     def take(self, purpose: str, arrived: Inbound, owner: Inbound, sock: socket.socket) -> None:
@@ -188,7 +192,7 @@ class Front:
     def _publish(self, inbound: Inbound, region: Region) -> Published | None:
         if inbound.links is None:
             return None
-        return self._own.publish(inbound.links, region, inbound.facts)
+        return self._own.publish(inbound.links, region, inbound.facts, inbound.visitor)
 
     def revoke(self, region: Region, timeout: float) -> bool:
         """Have every peer let go of a region, before its memory goes. False: one still reaches it.
@@ -218,7 +222,7 @@ class Front:
         def ask(peer: Inbound) -> bool:
             return peer.revoke(region.serial, timeout)
 
-        peers = [peer for peer in peers if region.only in (None, peer.epoch)]
+        peers = [peer for peer in peers if region.audience.admits(peer.visitor)]
         if not peers:
             return []
         try:

@@ -1,5 +1,7 @@
 """How two engines prove to each other that they hold the same token. Pure.
 
+A client has one token. A server may know several, and answers with the one that was proved to it.
+
 client                        server
 Hello      ->                           version, epoch, nonce
            <-  Challenge                version, epoch, nonce
@@ -12,6 +14,7 @@ from __future__ import annotations
 from ..errors import PeerError, RightsError
 from ..rpc import auth
 from .messages import BEAT, CONTROL, DATA, VERSION, Challenge, Hello
+from .tenants import Badge, Keyring
 
 __all__ = ["ClientHandshake", "ServerHandshake"]
 
@@ -41,8 +44,8 @@ class ClientHandshake:
 class ServerHandshake:
     """The side that is connected to, for one connection."""
 
-    def __init__(self, token: bytes, epoch: int, nonce: bytes) -> None:
-        self._token = token
+    def __init__(self, keyring: Keyring, epoch: int, nonce: bytes) -> None:
+        self._keyring = keyring
         self._challenge = Challenge(VERSION, epoch, nonce)
         self._transcript: auth.Transcript | None = None
 
@@ -51,12 +54,15 @@ class ServerHandshake:
         self._transcript = _transcript(hello, self._challenge)
         return self._challenge
 
-    def check(self, proof: bytes) -> bytes:
-        """Our proof in return. Raises RightsError when the client does not hold our token."""
+    def check(self, proof: bytes) -> tuple[Badge, bytes]:
+        """What the client's token stands for, and our proof in return. Raises RightsError when it
+        does not hold one that we know."""
         assert self._transcript is not None, "check comes after challenge"
-        if not auth.verify(self._token, auth.Role.CLIENT, self._transcript, proof):
+        found = self._keyring.holder(self._transcript, proof)
+        if found is None:
             raise RightsError(f"wrong token: {MEND}", cause="token")
-        return auth.proof(self._token, auth.Role.SERVER, self._transcript)
+        badge, token = found
+        return badge, auth.proof(token, auth.Role.SERVER, self._transcript)
 
 
 def _transcript(hello: Hello, challenge: Challenge) -> auth.Transcript:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .. import log
 from ..errors import Error, Full, PeerError, RightsError, UsageError
 from ..link import Facts, Published
-from ..memory import Region
+from ..memory import Region, Visitor
 from ..path import LinkKind
 from ..rpc import LIMIT, MAX_FDS, Connection, auth, close_all
 from . import messages
@@ -26,6 +26,7 @@ from .handshake import ServerHandshake
 from .heartbeat import Heartbeat, Heartbeats
 from .messages import Message
 from .regions import Links
+from .tenants import Badge, Keyring
 
 if TYPE_CHECKING:
     from .front import Front
@@ -52,20 +53,22 @@ class Inbound:
     """One connection that somebody made to this engine. Its methods run in poller workers.
 
     ticket     names it to connections for data and beats, which live as long as it
+    badge      what the token stands for that it proved to hold
     facts      what it told of itself
     links      over which it wants to hear of regions; None before it asked
     heartbeat  that with the peer, once it asked for one
     """
 
-    def __init__(self, front: Front, token: bytes) -> None:
+    def __init__(self, front: Front, keyring: Keyring) -> None:
         self._front = front
         self._phase = Phase.NEW
-        self._handshake = ServerHandshake(token, front.epoch, auth.new_nonce())
+        self._handshake = ServerHandshake(keyring, front.epoch, auth.new_nonce())
         # Weak: it knows us, and who only comes and goes should leave nothing to the collector.
         self._known: weakref.ref[Connection] | None = None
         self._owed: deque[Published] = deque()
         self._paying = threading.Lock()
         self._purpose = messages.CONTROL
+        self.badge = Badge()
         self.facts = Facts(epoch=0, boot="", network=0, links={})
         self.links: Links | None = None
         self.heartbeat: Heartbeat | None = None
@@ -110,9 +113,13 @@ class Inbound:
 
     def _proof(self, message: messages.Proof) -> Answer:
         self._phase = Phase.REFUSED
-        proof = self._handshake.check(message.proof)
+        self.badge, proof = self._handshake.check(message.proof)
         if message.facts.epoch != self.epoch:
             raise RightsError("the epoch is not the one that was proved", cause="token")
+        if (
+            self.badge.number and self.epoch == self._front.epoch
+        ):  # none of its peers is this engine
+            raise RightsError("the epoch is another engine's", cause="token")
         connection = self._connection
         assert connection is not None, "who serves holds it"
         self.peer = message.name
@@ -120,7 +127,7 @@ class Inbound:
         if self._purpose != messages.CONTROL:
             return self._give(message.ticket, proof)
         self.facts = message.facts
-        self._front.end_given_up(message.given_up, self.epoch)
+        self._front.end_given_up(message.given_up, self.visitor)
         connection.limit = LIMIT
         connection.awaited = "beats"
         connection.authenticated = True
@@ -130,7 +137,7 @@ class Inbound:
 
     def _give(self, ticket: bytes, proof: bytes) -> Answer:
         """A connection for data or beats: after this answer it is no longer ours."""
-        owner = self._front.holder_of(ticket, self.epoch)
+        owner = self._front.holder_of(ticket, self.visitor)
         if self._purpose == messages.BEAT and next(owner.beats_asked):
             raise PeerError("it has beats already", cause="protocol")
         connection = self._connection
@@ -148,7 +155,7 @@ class Inbound:
         except ValueError as error:
             raise UsageError(f"unknown link: {error}", cause="path") from None
         published, last, more = self._front.page_of_regions(
-            self.links, self.facts, message.after, MAX_FDS
+            self.links, self.facts, self.visitor, message.after, MAX_FDS
         )
         fds = [fd for each in published for fd in each.fds]
         records = [each.record for each in published]
@@ -160,6 +167,8 @@ class Inbound:
         return messages.Result(answer), ()
 
     def _notify(self, message: messages.Notify) -> Answer:
+        if self.badge.number:
+            raise RightsError("notifications are of the engine's own peers", cause="tenant")
         if not self._front.deliver(self.peer, message.name, message.message):
             raise Full("the queue of notifications is full", cause="queue_full")
         return messages.Empty(), ()
@@ -167,7 +176,8 @@ class Inbound:
     def _caller(self) -> Caller:
         connection = self._connection
         who = None if connection is None else connection.credentials
-        return Caller(self.peer, self.epoch, None if who is None else who[0])
+        pid = None if who is None else who[0]
+        return Caller(self.peer, self.epoch, pid, self.badge.tenant, self.badge.rights)
 
     # ---- what this engine tells the other ----
 
@@ -215,7 +225,7 @@ class Inbound:
 
     def reaches(self, region: Region, link: LinkKind) -> bool:
         """Does it reach our region over this link?"""
-        if self.links is None:
+        if self.links is None or not region.audience.admits(self.visitor):
             return False
         return link is (self.links.own if region.own else self.links.foreign)
 
@@ -227,6 +237,11 @@ class Inbound:
         connection = self._connection
         if connection is not None:
             connection.awaited = None
+
+    @property
+    def visitor(self) -> Visitor:
+        """Who it is to regions, once it has proved that."""
+        return Visitor(self.epoch, self.badge.number, self.badge.rights)
 
     @property
     def admitted(self) -> bool:

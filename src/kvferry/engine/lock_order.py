@@ -7,7 +7,7 @@ what its row says.
     closing an engine   Engine._closing --> any, one at a time
     connecting          _DialLock.lock --> any, one at a time
     beginning           HixlDriver._starting --> any, once
-    rpc                 Connection._lock --> Poller._lock
+    rpc                 Guest._lock, Connection._lock --> Poller._lock
     a peer's regions    PeerRegions._attaching --> Physicals.lock
     own regions         OwnRegions._sharing --> Physicals.lock
     a device's memory   Physicals.lock --> Device._lock, VaSpace._lock
@@ -54,7 +54,7 @@ ORDER = (
         False,
         {"open": "what a mapping was granted is read from /proc"},
     ),
-    Row("Engine._lock", "the table of services"),
+    Row("Services._lock", "the table of services"),
     Row("OwnRegions._lock", "the table of own regions, overlaps included"),
     Row(
         "OwnRegions._sharing",
@@ -81,6 +81,13 @@ ORDER = (
     Row("CoprocessorSubmitter._lock", "making a control stream anew"),
     Row("Wires._lock", "wires that exist, and a thread for each"),
     Row("TcpDriver._lock", "the numbers of peers whose wires are served"),
+    Row("Tls._lock", "relays that exist"),
+    Row(
+        "Guest._lock",
+        "a step of a handshake",
+        False,
+        dict.fromkeys(("send", "recv"), "the socket does not block"),
+    ),
     Row("Connection._lock", "who calls, who leads, whether it is lost", leaf=False),
     Row(
         "Outbox._lock",

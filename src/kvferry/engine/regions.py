@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,14 +15,14 @@ from .. import _core, log
 from ..batch import Buffer, DeviceMemory, buffer_of, device_memory_of
 from ..errors import ClosedError, UsageError
 from ..link import Driver, Facts, Published
-from ..memory import Region, RegionTable, check_name
+from ..memory import EVERYBODY, Audience, Region, RegionTable, Visitor, check_name
 from ..memory.backing import MappedFile, files_behind
 from ..path import LinkKind
 from ..runtime import Access, Allocation, Place, Runtime
 from ..runtime import Mapping as Mapped
 from ..runtime.best_effort import attempts, obtain
 
-__all__ = ["Links", "MemoryUse", "OwnRegions", "Page"]
+__all__ = ["Links", "MemoryUse", "OwnRegions", "Page", "Whose"]
 
 logger = log.get("kvferry.engine")
 
@@ -46,6 +47,21 @@ class Links(NamedTuple):
     foreign: LinkKind | None
 
 
+class Whose(NamedTuple):
+    """Whose a region is, and which peers are told of it."""
+
+    tenant: str = ""
+    audience: Audience = EVERYBODY
+
+    def name_of(self, label: str) -> str:
+        """How this engine calls a region of theirs, which to them is `label`."""
+        return f"{self.tenant}/{label}" if self.tenant else label
+
+
+# Of the engine's own peers, all of them.
+OURS = Whose()
+
+
 class Page(NamedTuple):
     """Some regions on their way to a peer, owned by who holds this.
 
@@ -64,7 +80,8 @@ class OwnRegions:
     def __init__(self, runtime: Runtime, drivers: Mapping[LinkKind, Driver]) -> None:
         self._runtime = runtime
         self._drivers = drivers
-        self._serials = itertools.count(1)
+        # Of each tenant: how many regions others have is nobody's business.
+        self._serials: defaultdict[str, Iterator[int]] = defaultdict(partial(itertools.count, 1))
         self._lock = threading.Lock()
         self._sharing = threading.Lock()  # an allocation is exported, or closed, by one at a time
         self.table: RegionTable[Region] = RegionTable()
@@ -89,9 +106,9 @@ class OwnRegions:
         readonly: bool,
         at_least: float = 1.0,
         strict: bool = False,
-        only: int | None = None,
+        whose: Whose = OURS,
     ) -> Region:
-        self._check_name(name)
+        self._check_name(name, whose)
         plan = attempts(size, at_least, self._runtime.granularity(place), strict, page)
         shared = Access.READ if readonly else Access.WRITE
         (allocation, mapping, made), failed = obtain(plan, partial(self._bring, place))
@@ -100,8 +117,7 @@ class OwnRegions:
                 notes = failed + allocation.grant.notes
                 allocation.grant = allocation.grant._replace(asked=size, notes=notes)
             length = min(size, allocation.size)
-            region = Region(next(self._serials), name, mapping, length, allocation, shared)
-            region.only = only
+            region = self._made(whose, name, mapping, length, allocation, shared)
             with self._lock:
                 self.table.add(region)
             undo.pop_all()
@@ -109,26 +125,26 @@ class OwnRegions:
             logger.warning("%r was not to be had as asked: %s", region, "; ".join(failed))
         return region
 
-    def register(self, name: str, thing: Any) -> Region:
+    def register(self, name: str, thing: Any, whose: Whose = OURS) -> Region:
         check_name(name)
         device = device_memory_of(thing)
         if device is not None:
-            return self._borrow(name, device)
+            return self._borrow(name, device, whose)
         buffer = buffer_of(thing)
         _check_backing(buffer)
         with self._lock:
-            known = self._again(name, buffer.address, buffer.length)
+            known = self._again(whose.name_of(name), buffer.address, buffer.length)
             if known is not None:
                 return known
-            region = Region(next(self._serials), name, buffer, buffer.length)
+            region = self._made(whose, name, buffer, buffer.length)
             self.table.add(region)
         return region
 
-    def _borrow(self, name: str, memory: DeviceMemory) -> Region:
+    def _borrow(self, name: str, memory: DeviceMemory, whose: Whose) -> Region:
         """Memory of a device that somebody else here allocated: peers map it like our own."""
         address, length, owner = memory
         with self._lock:
-            known = self._again(name, address, length)
+            known = self._again(whose.name_of(name), address, length)
         if known is not None:
             return known
         found = self._runtime.borrow(address, length)
@@ -141,7 +157,7 @@ class OwnRegions:
         allocation, mapping = found
         with ExitStack() as failed, self._lock:
             failed.enter_context(allocation)
-            region = Region(next(self._serials), name, mapping, length, allocation, owner=owner)
+            region = self._made(whose, name, mapping, length, allocation, owner=owner)
             self.table.add(region)
             failed.pop_all()
         return region
@@ -169,24 +185,34 @@ class OwnRegions:
             self.table.remove(region)
             return True
 
-    def publish(self, links: Links, region: Region, to: Facts) -> Published | None:
-        """What `to` needs to reach `region` over its links; None: it cannot, or it is gone."""
+    def publish(
+        self, links: Links, region: Region, to: Facts, visitor: Visitor
+    ) -> Published | None:
+        """What `to` needs to reach `region` over its links; None: it cannot or may not, or the
+        region is gone."""
         link = links.own if region.own else links.foreign
-        if link is None or region.only not in (None, to.epoch):
+        most = region.audience.access(visitor, Access.WRITE)
+        if link is None or most is None:
             return None
         driver = self._drivers.get(link)
         if driver is None:  # peers know all links there are
             return None
         with self._sharing:
             try:
-                return driver.publish(region, to)
+                return driver.publish(region, to, most)
             except ClosedError:
                 return None
 
-    def publish_after(self, links: Links, to: Facts, after: int, most: int) -> Page:
+    def publish_after(
+        self, links: Links, to: Facts, visitor: Visitor, after: int, most: int
+    ) -> Page:
         """`most` regions with a serial above `after`; those that `links` cannot reach left out."""
         later = sorted(
-            (region for region in self.table.values() if region.serial > after),
+            (
+                region
+                for region in self.table.values()
+                if region.serial > after and region.audience.admits(visitor)
+            ),
             key=lambda region: region.serial,
         )
         page = later[:most]
@@ -194,7 +220,7 @@ class OwnRegions:
         with ExitStack() as undo:
             published = []
             for region in page:
-                each = self.publish(links, region, to)
+                each = self.publish(links, region, to, visitor)
                 if each is not None:
                     undo.callback(each.discard)
                     published.append(each)
@@ -225,9 +251,17 @@ class OwnRegions:
             mapping = undo.enter_context(self._runtime.map(allocation, reservation, Access.WRITE))
             return allocation, mapping, undo.pop_all()
 
-    def _check_name(self, name: str) -> None:
+    def _made(self, whose: Whose, label: str, *parts: Any, **named: Any) -> Region:
+        """Of these parts, for those whose it is. Not in the table yet."""
+        serial = next(self._serials[whose.tenant])
+        region = Region(serial, whose.name_of(label), *parts, **named)
+        region.label, region.tenant = label, whose.tenant
+        region.keep_for(whose.audience)
+        return region
+
+    def _check_name(self, name: str, whose: Whose) -> None:
         check_name(name)
-        if name in self.table:
+        if whose.name_of(name) in self.table:
             raise UsageError(f"region {name!r} exists already", cause="name_taken")
 
 

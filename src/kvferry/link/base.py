@@ -12,8 +12,9 @@ import msgspec
 
 from .._core import Descriptors, Done, PeerWatch
 from ..errors import Error, PeerError
-from ..memory import Region, RegionRecord, RemoteRegion
+from ..memory import Region, RegionRecord, RemoteRegion, Visitor
 from ..path import LinkKind, Path
+from ..runtime import Access
 from ..submit import Slot, Submitters
 
 __all__ = ["Driver", "Facts", "Link", "Owner", "Peer", "Published"]
@@ -75,8 +76,13 @@ class Published(NamedTuple):
 
 
 class Owner(Protocol):
-    """On whose behalf connections are served; it is `lost` before it is dismissed."""
+    """On whose behalf connections are served; it is `lost` before it is dismissed.
 
+    visitor  who that is, to whom regions are there or not
+    """
+
+    @property
+    def visitor(self) -> Visitor: ...
     @property
     def lost(self) -> bool: ...
 
@@ -96,9 +102,10 @@ class Driver(ABC):
         """Why these two cannot use this link, from facts alone; None when they can."""
 
     @abstractmethod
-    def publish(self, region: Region, to: Facts) -> Published | None:
+    def publish(self, region: Region, to: Facts, most: Access = Access.WRITE) -> Published | None:
         """What the peer that told `to` of itself needs to reach the region; None when it cannot
-        over this link. The capability may be for that peer alone."""
+        over this link, or could not be held to `most`. The capability may be for that peer
+        alone."""
 
     def retire(self, region: Region) -> None:
         """The region's memory goes: no transfer uses it, and peers let go of it or were hung up on.

@@ -16,6 +16,7 @@ from .._core import CopyEngines, Descriptors, Done
 from ..errors import Error, PathRefused
 from ..memory import Region, RegionRecord, RemoteRegion
 from ..path import LinkKind, Path, SubmitterKind
+from ..runtime import Access
 from ..runtime.cann import CannRuntime, CannStreams, translate
 from ..submit import Slot, SlotPool, Submitters
 from .base import Driver, Facts, Link, Peer, Published
@@ -78,8 +79,8 @@ class CannDriver(Driver):
             return f"the peer is on another host: handles of {us.sharing} do not get there"
         return None
 
-    def publish(self, region: Region, to: Facts) -> Published | None:
-        if region.allocation is None:
+    def publish(self, region: Region, to: Facts, most: Access = Access.WRITE) -> Published | None:
+        if region.allocation is None or most is Access.READ:  # a handle is to read and to write
             return None
         told = _heard(to)
         importer = None if told is None else told.tgid or None

@@ -36,6 +36,7 @@ from .._core import (
 from ..errors import NoMemory, PathRefused
 from ..memory import Region, RemoteRegion
 from ..path import LinkKind, Path, Staging
+from ..runtime import Access
 from ..submit import Slot, Submitter, Submitters
 from .base import Driver, Facts, Link, Peer, Published
 from .registered import attach_registered, publish_registered
@@ -120,8 +121,9 @@ class CmaDriver(Driver):
         # A process may always look into itself.
         return None if ours.epoch == theirs.epoch else _kernel_refuses(us, them)
 
-    def publish(self, region: Region, to: Facts) -> Published | None:
-        return publish_registered(region) if region.reach is None else None
+    def publish(self, region: Region, to: Facts, most: Access = Access.WRITE) -> Published | None:
+        held = most is Access.WRITE  # the kernel would let it write, whatever we say
+        return publish_registered(region) if region.reach is None and held else None
 
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
         bounced = path.staging is Staging.BOUNCE

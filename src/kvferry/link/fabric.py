@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..memory import Region, RemoteRegion
 from ..path import LinkKind, Path
-from ..runtime import Runtime
+from ..runtime import Access, Runtime
 from ..submit import Submitter, Submitters
 from .base import Driver, Facts, Link, Peer, Published
 from .mapped import map_region, publish_mapped, region_at
@@ -42,10 +42,13 @@ class FabricDriver(Driver):
             return "the peer is in another network namespace: its handle socket cannot be reached"
         return None
 
-    def publish(self, region: Region, to: Facts) -> Published | None:
+    def publish(self, region: Region, to: Facts, most: Access = Access.WRITE) -> Published | None:
         if region.allocation is None:
             return None
-        return publish_mapped(region, self._runtime.export(region.allocation, region.shared))
+        handle = self._runtime.export(region.allocation, region.shared)
+        if handle.access is Access.WRITE and most is Access.READ:
+            handle = self._runtime.narrow(handle)
+        return publish_mapped(region, handle)
 
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
         return FabricLink(peer, path, submitters.make(path.submitter), self._runtime)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..memory import Region, RemoteRegion
 from ..path import LinkKind, Path
+from ..runtime import Access
 from ..submit import Submitters
 from .base import Driver, Facts, Link, Peer, Published
 from .registered import attach_registered, publish_registered
@@ -21,8 +22,8 @@ class LoopbackDriver(Driver):
     def refuse(ours: Facts, theirs: Facts) -> str | None:
         return None if ours.epoch == theirs.epoch else "the peer is another engine"
 
-    def publish(self, region: Region, to: Facts) -> Published | None:
-        return publish_registered(region) if region.reach is None else None
+    def publish(self, region: Region, to: Facts, most: Access = Access.WRITE) -> Published | None:
+        return publish_registered(region, most) if region.reach is None else None
 
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
         return LoopbackLink(peer, path, submitters.make(path.submitter))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from .._core import Span
-from ..memory import Region, RegionRecord, RemoteRegion
+from ..memory import NO_TENANT, Region, RegionRecord, RemoteRegion
 from ..path import Path
 from ..runtime import Access, Mapping, Runtime, ShareHandle
 from .base import Published
@@ -18,7 +18,7 @@ def publish_mapped(region: Region, handle: ShareHandle) -> Published:
     """A region, with the handle of what it lies in."""
     record = RegionRecord(
         serial=region.serial,
-        name=region.name,
+        name=region.label,
         own=region.own,
         base=region.address,
         length=region.length,
@@ -27,6 +27,7 @@ def publish_mapped(region: Region, handle: ShareHandle) -> Published:
         readonly=handle.access is Access.READ,
         kind=kind_of(region),
         handle=handle.kind,
+        tenant=region.tenant or NO_TENANT,
         blob=handle.data,
         offset=_offset(region),
     )

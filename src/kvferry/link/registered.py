@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .._core import Span
 from ..errors import UsageError
-from ..memory import Region, RegionRecord, RemoteRegion
+from ..memory import NO_TENANT, Region, RegionRecord, RemoteRegion
 from ..path import Path
 from ..runtime import Access
 from .base import Published
@@ -28,19 +28,20 @@ ADDRESSES = 1 << 64
 ADDRESS = "address"
 
 
-def publish_registered(region: Region) -> Published:
-    """Any region, own or foreign, without descriptors."""
+def publish_registered(region: Region, most: Access = Access.WRITE) -> Published:
+    """Any region, own or foreign, without descriptors; for one who may do `most` with it."""
     record = RegionRecord(
         serial=region.serial,
-        name=region.name,
+        name=region.label,
         own=region.own,
         base=region.address,
         length=region.length,
         size=region.length,
         page=1,
-        readonly=region.readonly or region.shared is Access.READ,
+        readonly=region.readonly or Access.READ in (region.shared, most),
         kind=kind_of(region),
         handle=ADDRESS,
+        tenant=region.tenant or NO_TENANT,
     )
     return Published(record, [])
 

@@ -20,7 +20,7 @@ from .._core import CopyEngines, Descriptors, Done, SpanTable
 from ..errors import ClosedError, Full, NoMemory, PathRefused, PeerError, RightsError, Timeout
 from ..memory import Region, RemoteRegion
 from ..path import LinkKind, Path, Staging
-from ..runtime import CallerStream, HostStream
+from ..runtime import Access, CallerStream, HostStream
 from ..submit import Slot, Submitters
 from .base import Driver, Facts, Link, Owner, Peer, Published
 from .pooled import PooledLink
@@ -117,7 +117,7 @@ class Wires:
 class TcpDriver(Driver):
     """Dials wires to peers, and serves theirs.
 
-    spans      what peers may do with this process's memory
+    spans      what which peers may do with this process's memory
     local      device memory of this process, until it is unmapped; None: it has none
     addresses  where the engine listens, for those who look for this link
     """
@@ -145,8 +145,8 @@ class TcpDriver(Driver):
             return "the peer listens on no tcp address"
         return None
 
-    def publish(self, region: Region, to: Facts) -> Published:
-        return publish_registered(region)
+    def publish(self, region: Region, to: Facts, most: Access = Access.WRITE) -> Published:
+        return publish_registered(region, most)
 
     def open(self, peer: Peer, path: Path, submitters: Submitters) -> Link:
         try:
@@ -165,7 +165,9 @@ class TcpDriver(Driver):
             if number is None:
                 self._last += 1
                 number = self._owners[owner] = self._last
-            code = self._server.serve(sock.detach(), number)
+            epoch, tenant, rights = owner.visitor
+            writes = rights is Access.WRITE
+            code = self._server.serve(sock.detach(), number, epoch, tenant, writes)
         if code:
             raise PeerError(f"the wire is not served: {os.strerror(code)}", cause="not_served")
 

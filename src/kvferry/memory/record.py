@@ -8,10 +8,11 @@ import msgspec
 
 from ..errors import UsageError
 
-__all__ = ["RegionRecord", "check_name"]
+__all__ = ["NO_TENANT", "RegionRecord", "check_name"]
 
 NAME_MAX = 255  # bytes
 BLOB_MAX = 128  # bytes
+NO_TENANT = "default"  # the engine's own
 
 
 def check_name(name: str) -> None:
@@ -54,6 +55,6 @@ class RegionRecord(msgspec.Struct, frozen=True, tag=True):
     readonly: bool
     kind: str = "host"
     handle: str = "memfd"
-    tenant: str = "default"
+    tenant: str = NO_TENANT
     blob: Annotated[bytes, msgspec.Meta(max_length=BLOB_MAX)] = b""
     offset: Annotated[int, msgspec.Meta(ge=0)] = 0

@@ -11,6 +11,7 @@ from .._core import Span, View
 from ..batch import Buffer, buffer_of
 from ..errors import ClosedError, Error, RightsError, UsageError
 from ..runtime import Access, Allocation, Grant, Mapping
+from .audience import EVERYBODY, Audience
 
 __all__ = ["Region"]
 
@@ -37,7 +38,9 @@ class Region(View):
     uses        registrations of this very range; the last unregister ends it
     allocation  the memory behind an own region, None for a foreign one
     shared      what peers may do with it
-    only        the epoch of the one peer that is told of it; None: all are
+    audience    which peers are told of it
+    label       by which name they are; the engine's own peers: by `name`
+    tenant      whose it is, "" the engine's own
     reach       what copies between host and device; None: host memory
     """
 
@@ -73,10 +76,21 @@ class Region(View):
             self.address, length, self.address, not self.readonly, self._offer(), self.reach
         )
         self.uses = 1
-        self.only: int | None = None
+        self.audience = EVERYBODY
+        self.label = name
+        self.tenant = ""
         self.allocation = allocation
         self._owner = owner
         self._mapping = None if isinstance(memory, Buffer) else memory
+
+    def keep_for(self, audience: Audience) -> None:
+        """It is there for these alone. Before it is in a table."""
+        self.audience = audience
+        only = audience.only
+        if only is None:
+            self.span.admit(audience.tenant)
+        else:
+            self.span.admit(audience.tenant, True, only.epoch, only.rights is Access.WRITE)
 
     def _offer(self) -> int:
         readonly = self.readonly or self.shared is Access.READ

@@ -452,7 +452,11 @@ class Connection:
         text = str(why.args[0])
         if isinstance(why, ClosedError):
             return type(why)(text, cause=why.cause, peer=self.peer)
-        error = PeerError(f"connection lost: {text}", cause="connection_lost", peer=self.peer)
+        if why.cause == "tls":  # it never was one, or somebody meddled with it
+            error = type(why)(text, cause="tls", peer=self.peer)
+        else:
+            text = f"connection lost: {text}"
+            error = PeerError(text, cause="connection_lost", peer=self.peer)
         error.__cause__ = why
         return error
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 from collections import deque
 
-from ..errors import PeerError
+from ..errors import Error, PeerError
 from .descriptors import ROOM, close_all, unpack
+from .plain_end import PlainEnd
 from .wire import Decoder, Frame
 
 __all__ = ["Arrival", "Inbox"]
@@ -46,9 +47,20 @@ class Inbox:
         except OSError as error:
             raise PeerError(f"receiving failed: {error}", cause="connection_lost") from error
         if not data:
-            amid = " in the middle of a frame" if self.decoder.amid else ""
-            raise PeerError(f"the peer closed the connection{amid}", cause="connection_lost")
+            raise self._end()
         return self._claim(self.decoder.feed(data))
+
+    def _end(self) -> Error:
+        if isinstance(self._sock, PlainEnd) and self._sock.fault is not None:
+            return self._sock.fault
+        if self.decoder.alerted:
+            return PeerError(
+                "the peer speaks TLS alone: give this engine KVFERRY_TLS_CERT, KVFERRY_TLS_KEY and "
+                "KVFERRY_TLS_CA",
+                cause="tls",
+            )
+        amid = " in the middle of a frame" if self.decoder.amid else ""
+        return PeerError(f"the peer closed the connection{amid}", cause="connection_lost")
 
     def close(self) -> None:
         close_all(self._unclaimed)

@@ -17,10 +17,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from .. import log
 from ..errors import ClosedError, Error, NoMemory, PeerError
 from .connection import Connection
+from .guest import Guest
+from .tls import Tls
 from .workers import Job, Workers
 
 __all__ = ["Accept", "Poller"]
@@ -33,6 +36,14 @@ PAUSE = 0.05  # seconds to the next attempt when a connection cannot be accepted
 Accept = Callable[[socket.socket], "Connection | None"]
 
 logger = log.get("kvferry.rpc")
+
+
+class _Watched(Protocol):
+    """What takes turns."""
+
+    def turn(self) -> None: ...
+    def close(self) -> None: ...
+    def abandon(self) -> None: ...
 
 
 class Poller:
@@ -50,9 +61,9 @@ class Poller:
         self._idle = idle
         self._lock = threading.Lock()
         self._closed = False
-        self._watched: dict[int, Connection | _Listener] = {}
+        self._watched: dict[int, _Watched] = {}
         # A heap; weak, because what is lost before its time should not stay until then.
-        self._deadlines: list[tuple[float, int, weakref.ref[Connection]]] = []
+        self._deadlines: list[tuple[float, int, weakref.ref[Connection | Guest]]] = []
         self._order = itertools.count()
         # A semaphore with one token for each job: a worker that waits wakes and takes both.
         self._jobs: deque[Job] = deque()
@@ -63,15 +74,24 @@ class Poller:
         )
 
     def listen(
-        self, sock: socket.socket, accept: Accept, *, patience: float = AUTHENTICATION_TIME
+        self,
+        sock: socket.socket,
+        accept: Accept,
+        *,
+        patience: float = AUTHENTICATION_TIME,
+        tls: Tls | None = None,
     ) -> None:
         """Accepts connections until forget(sock), after which `sock` is the caller's to close.
 
         `accept` owns the new socket. A connection it returns is watched, and lost unless it is
-        authenticated within `patience` seconds.
+        authenticated within `patience` seconds. With `tls` it is the plain end of one that has
+        shaken hands, within as many seconds.
         """
         sock.setblocking(False)
-        listener = _Listener(self, sock, partial(self._accept, accept, patience))
+        accepted = partial(self._accept, accept, patience)
+        if tls is not None:
+            accepted = partial(self._receive, accepted, patience, tls)
+        listener = _Listener(self, sock, accepted)
         self.register(sock.fileno(), listener)
         self.arm(sock.fileno(), select.EPOLLIN)
         self._workers.start()
@@ -86,10 +106,7 @@ class Poller:
         connection.attach(self)
         self._workers.start()
         if deadline is not None:
-            with self._lock:
-                entry = (deadline, next(self._order), weakref.ref(connection))
-                heapq.heappush(self._deadlines, entry)
-            self.submit(_nothing)  # the worker it wakes goes to sleep again, until the deadline
+            self._expect(connection, deadline)
 
     def forget(self, watched: Connection | socket.socket) -> None:
         """Leaves it open but unattended: a connection answers no more, a socket accepts no more."""
@@ -109,8 +126,7 @@ class Poller:
             self._closed = True
             watched = list(self._watched.values())
         for each in watched:
-            if isinstance(each, Connection):
-                each.close()
+            each.close()
         os.eventfd_write(self._tokens, 1)  # never taken, so every worker wakes
         if self._workers.stop():
             self._workers.join(JOIN_TIME)
@@ -123,14 +139,13 @@ class Poller:
         self._closed = True
         self._workers.abandon()
         for each in self._watched.values():
-            if isinstance(each, Connection):
-                each.abandon()
+            each.abandon()
         self._watched.clear()
         self._put_out_lights()
 
-    # For connections and listeners.
+    # For those it watches.
 
-    def register(self, fd: int, watched: Connection | _Listener) -> None:
+    def register(self, fd: int, watched: _Watched) -> None:
         """`watched.turn` runs in a worker, once for each time that `fd` is armed and ready."""
         with self._lock:
             if self._closed:
@@ -147,7 +162,7 @@ class Poller:
     def arm(self, fd: int, events: int) -> None:
         self._epoll.modify(fd, events | select.EPOLLONESHOT)
 
-    def rearm(self, fd: int, watched: Connection | _Listener) -> None:
+    def rearm(self, fd: int, watched: _Watched) -> None:
         """Arms for reading, unless it was forgotten."""
         with self._lock:
             if self._watched.get(fd) is watched:
@@ -222,6 +237,26 @@ class Poller:
         except Error:  # one of us is over already
             connection.close()
 
+    def _receive(
+        self,
+        accepted: Callable[[socket.socket], None],
+        patience: float,
+        tls: Tls,
+        sock: socket.socket,
+    ) -> None:
+        guest = Guest(sock, tls, self, accepted)
+        try:
+            guest.attach()
+        except ClosedError:
+            guest.close()
+            return
+        self._expect(guest, self._clock() + patience)
+
+    def _expect(self, debtor: Connection | Guest, deadline: float) -> None:
+        with self._lock:
+            heapq.heappush(self._deadlines, (deadline, next(self._order), weakref.ref(debtor)))
+        self.submit(_nothing)  # the worker it wakes goes to sleep again, until the deadline
+
     def _put_out_lights(self) -> None:
         with self._lock:
             if self._epoll.closed:
@@ -258,8 +293,14 @@ class _Listener:
         if sock is not None:
             self._accepted(sock)
 
+    def close(self) -> None:
+        """It stays whose it is."""
 
-def _owed(connection: Connection) -> str | None:
+    def abandon(self) -> None:
+        """It stays whose it is."""
+
+
+def _owed(connection: Connection | Guest) -> str | None:
     return connection.awaited if connection.authenticated else "its proof"
 
 

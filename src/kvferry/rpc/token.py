@@ -11,7 +11,7 @@ from pathlib import Path
 from ..config import Options
 from ..errors import RightsError
 
-__all__ = ["load"]
+__all__ = ["exposure", "load", "read"]
 
 MAX_SIZE = 4096
 
@@ -32,12 +32,22 @@ def load(options: Options) -> bytes:
     except RightsError:
         raise
     except OSError as error:
-        why = error.strerror or str(error)
         mend = "give this user access to it or name another in KVFERRY_TOKEN_FILE"
-        raise _refused(file, f"cannot be used ({why})", mend) from error
+        raise _unusable(file, error, mend) from error
 
 
-def _read(file: Path) -> bytes | None:
+def read(file: Path, most: int = MAX_SIZE) -> bytes | None:
+    """What a file of secrets says, `most` bytes at most; None when there is no such file. Raises
+    RightsError as load does, when it is not this user's alone."""
+    try:
+        return _read(file, most)
+    except RightsError:
+        raise
+    except OSError as error:
+        raise _unusable(file, error, "give this user access to it") from error
+
+
+def _read(file: Path, most: int = MAX_SIZE) -> bytes | None:
     """The checked content; None when there is no such file."""
     try:
         # Non-blocking, so that a fifo put there cannot hold us.
@@ -45,29 +55,37 @@ def _read(file: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     try:
-        _check(file, os.fstat(fd))
-        content = os.read(fd, MAX_SIZE + 1)
+        _check(file, os.fstat(fd), most)
+        content = os.read(fd, most + 1)
     finally:
         os.close(fd)
-    if len(content) > MAX_SIZE:
-        raise _too_long(file)
+    if len(content) > most:
+        raise _too_long(file, most)
     token = content.strip()
     if not token:
         raise _refused(file, "is empty", "remove it, and a new one is made")
     return token
 
 
-def _check(file: Path, status: os.stat_result) -> None:
+def _check(file: Path, status: os.stat_result, most: int) -> None:
     # Of the opened file, not of the name: the name may point elsewhere a moment later.
+    trouble = exposure(file, status)
+    if trouble is not None:
+        raise _refused(file, *trouble)
+    if status.st_size > most:
+        raise _too_long(file, most)
+
+
+def exposure(file: Path, status: os.stat_result) -> tuple[str, str] | None:
+    """Why an opened file is no place for a secret of this user's, and what to do about it."""
     if not stat.S_ISREG(status.st_mode):
-        raise _refused(file, "is not a regular file", "name another in KVFERRY_TOKEN_FILE")
+        return "is not a regular file", "name another file"
     if status.st_uid != os.geteuid():
-        raise _refused(file, f"belongs to uid {status.st_uid}", f"chown it to uid {os.geteuid()}")
+        return f"belongs to uid {status.st_uid}", f"chown it to uid {os.geteuid()}"
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         mode = stat.S_IMODE(status.st_mode)
-        raise _refused(file, f"is open to others (mode {mode:04o})", f"chmod 600 {file}")
-    if status.st_size > MAX_SIZE:
-        raise _too_long(file)
+        return f"is open to others (mode {mode:04o})", f"chmod 600 {file}"
+    return None
 
 
 def _make(file: Path) -> bytes:
@@ -95,10 +113,12 @@ def _make_directories(directory: Path) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
 
 
-def _too_long(file: Path) -> RightsError:
-    return _refused(
-        file, f"is longer than {MAX_SIZE} bytes", "put a shorter one there or remove it"
-    )
+def _too_long(file: Path, most: int) -> RightsError:
+    return _refused(file, f"is longer than {most} bytes", "put a shorter one there or remove it")
+
+
+def _unusable(file: Path, error: OSError, mend: str) -> RightsError:
+    return _refused(file, f"cannot be used ({error.strerror or error})", mend)
 
 
 def _refused(file: Path, what: str, mend: str) -> RightsError:

@@ -26,6 +26,11 @@ _HEADER = struct.Struct("<IBBHQ")
 HEADER_SIZE = _HEADER.size
 _FDS_OFFSET = 5
 
+# How records of TLS begin, for those who meet them where frames should be: a client's first, and a
+# server's refusal.
+TLS_HELLO = b"\x16\x03"
+TLS_ALERTS = (b"\x15\x03\x01", b"\x15\x03\x03")
+
 
 class Kind(IntEnum):
     """What a frame is. The body of a FAILURE is UTF-8 text that says why the handler failed."""
@@ -74,6 +79,11 @@ class Decoder:
         """True when a frame has begun and not ended."""
         return bool(self._rest)
 
+    @property
+    def alerted(self) -> bool:
+        """True when all that came is how a TLS server refuses who does not speak it."""
+        return self._rest.startswith(TLS_ALERTS)
+
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that `data` completes. Raises PeerError(cause="protocol"), which is final."""
         if not self._rest:
@@ -102,6 +112,8 @@ class Decoder:
         return frames, at
 
     def _violation(self, length: int, kind: int, fds: int, zero: int) -> PeerError:
+        if length.to_bytes(4, "little").startswith(TLS_HELLO):
+            return PeerError("the peer speaks TLS, and this engine does not", cause="tls")
         if kind not in _KINDS:
             what = f"unknown frame kind {kind}"
         elif length > self.limit:

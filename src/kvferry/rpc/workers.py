@@ -24,7 +24,7 @@ class Workers:
 
     next     blocks until there is a job, or gives None after a while
     at_end   called when the last thread ends after stop(); twice when two end together
-    idle     seconds after which a thread beyond two ends
+    idle     seconds in which two of them waited all the time, after which one beyond two ends
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Workers:
         self._threads: set[threading.Thread] = set()
         self._alive = 0  # threads that did not decide to end
         self._waiting = 0
+        self._last_needed = clock()  # when all but one of them were busy, at least
         self._born = 0
         self._stopping = False
 
@@ -80,8 +81,7 @@ class Workers:
         self._threads.clear()
 
     def _run(self) -> None:
-        idle_since = self._clock()
-        while self._stays(idle_since):
+        while self._stays():
             job = self._next()
             self._set_out(works=job is not None)
             if job is None:
@@ -90,13 +90,12 @@ class Workers:
                 job()
             except BaseException:
                 logger.exception("a job of %s failed", self._name)
-            idle_since = self._clock()
         self._end()
 
-    def _stays(self, idle_since: float) -> bool:
+    def _stays(self) -> bool:
         with self._lock:
             spare = self._alive > MIN_WORKERS and self._waiting > 0
-            if self._stopping or (spare and self._clock() - idle_since >= self._idle):
+            if self._stopping or (spare and self._clock() - self._last_needed >= self._idle):
                 self._alive -= 1
                 return False
             self._waiting += 1
@@ -105,6 +104,8 @@ class Workers:
     def _set_out(self, *, works: bool) -> None:
         with self._lock:
             self._waiting -= 1
+            if works and self._waiting <= 1:
+                self._last_needed = self._clock()
             alone = works and self._waiting == 0 and not self._stopping
             if alone and self._alive < MAX_WORKERS:
                 self._spawn()

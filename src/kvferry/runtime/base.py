@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..errors import Unsupported
 from .owners import Access, Allocation, Mapping, Reservation
 
 if TYPE_CHECKING:
@@ -136,6 +138,16 @@ class Runtime(ABC):
         ``export_rights``. A runtime may be unable to map read-only exported memory writable any
         more, so its owner maps it first. The caller closes the handle's descriptor.
         """
+
+    def narrow(self, handle: ShareHandle) -> ShareHandle:
+        """The same memory, for somebody who may only read it though others write it.
+
+        Takes the descriptor of `handle` over, also when it raises: Unsupported, where a handle
+        that others write by cannot be had for reading alone.
+        """
+        for fd in handle.fds:
+            os.close(fd)
+        raise Unsupported("memory that others write cannot be shared to be read", cause="read_only")
 
     @abstractmethod
     def import_handle(self, handle: ShareHandle) -> Allocation:

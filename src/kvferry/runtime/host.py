@@ -124,6 +124,9 @@ class HostRuntime(Runtime):
             )
         return memfile.hand_out(allocation, access)
 
+    def narrow(self, handle: ShareHandle) -> ShareHandle:
+        return memfile.narrow(handle)
+
     def import_handle(self, handle: ShareHandle) -> Allocation:
         return memfile.take_over(handle)
 

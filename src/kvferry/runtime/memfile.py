@@ -6,7 +6,8 @@
     SEAL           first export                  any change to the above
 
 FUTURE_WRITE leaves the writable mappings there are. The mode is 0600 and a read-only export is a
-descriptor opened for reading, so another uid is stopped even before it comes to the seals.
+descriptor opened for reading, so another uid is stopped even before it comes to the seals. Who is
+to read what others write has that descriptor alone: one of the owner's uid can open it again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..errors import NoMemory, RightsError, UsageError
 from .base import ShareHandle
 from .owners import Access, Allocation
 
-__all__ = ["HUGE", "create", "hand_out", "must", "take_over"]
+__all__ = ["HUGE", "create", "hand_out", "must", "narrow", "take_over"]
 
 HUGE = 2 << 20
 
@@ -93,7 +94,22 @@ def _descriptor(allocation: Allocation, access: Access) -> int:
     with _step("open"):
         if access is Access.WRITE or not _writable(allocation.handle):
             return os.dup(allocation.handle)
-        return os.open(f"/proc/self/fd/{allocation.handle}", os.O_RDONLY | os.O_CLOEXEC)
+        return _reader_of(allocation.handle)
+
+
+def _reader_of(fd: int) -> int:
+    return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def narrow(handle: ShareHandle) -> ShareHandle:
+    """In place of a descriptor to write by, which is closed, one to read by."""
+    assert handle.fd is not None, "it is a memory file"
+    try:
+        with _step("open"):
+            fd = _reader_of(handle.fd)
+    finally:
+        os.close(handle.fd)
+    return handle._replace(fd=fd, access=Access.READ)
 
 
 def take_over(handle: ShareHandle) -> Allocation:
@@ -127,7 +143,7 @@ def _verify_seals(handle: ShareHandle, fd: int) -> None:
     if ~seals & (SIZE_SEALS | _core.SEAL_SEAL):
         raise RightsError("the memory file is not sealed", cause="not_sealed")
     read_only = bool(seals & _core.SEAL_FUTURE_WRITE)
-    if handle.access is Access.READ and not read_only:
+    if handle.access is Access.READ and not read_only and _writable(fd):
         raise RightsError("a read-only handle to memory that can be written", cause="not_sealed")
     if handle.access is Access.WRITE and (read_only or not _writable(fd)):
         raise RightsError("a writable handle to memory that is read-only", cause="read_only")

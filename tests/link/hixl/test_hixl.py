@@ -16,6 +16,7 @@ import pytest
 import kvferry as kf
 from kvferry.link.hixl.module import MEANINGS
 from kvferry.link.hixl.requests import REQUESTS_MOST
+from kvferry.memory import Visitor
 from tests.link.hixl import standin
 from tests.link.hixl.standin import StandIn, TransferStatus
 
@@ -258,7 +259,7 @@ def test_a_peer_that_asks_for_it_in_vain(pair: Pair, make: Make) -> None:
     plain = make("127.0.0.1:0", hixl=None)
     plain.allocate("kv", SIZE)
     links = kf.engine.regions.Links(kf.path.LinkKind.HIXL, None)
-    assert plain._own.publish_after(links, pair.ours.facts, 0, 9).published == []
+    assert plain._own.publish_after(links, pair.ours.facts, Visitor(1), 0, 9).published == []
 
 
 def older() -> StandIn:

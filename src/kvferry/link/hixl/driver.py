@@ -13,6 +13,7 @@ from ... import log
 from ...errors import ClosedError, Error, PathRefused, UsageError
 from ...memory import Region
 from ...path import LinkKind, Path
+from ...runtime import Access
 from ...submit import Submitters
 from ..base import Driver, Facts, Link, Peer, Published
 from ..registered import publish_registered
@@ -88,8 +89,8 @@ class HixlDriver(Driver):
             return f"{FABRIC_MEM} must be the same at both ends"
         return None
 
-    def publish(self, region: Region, to: Facts) -> Published | None:
-        if self._session is None:
+    def publish(self, region: Region, to: Facts, most: Access = Access.WRITE) -> Published | None:
+        if self._session is None or most is Access.READ:  # HIXL holds nobody to that
             return None
         try:
             self._session.memory.register(region)

@@ -142,9 +142,9 @@ def failing_engines(fail_at: FailAt, real: Any) -> Any:
 
 def failing_server(fail_at: FailAt, real: Any) -> Any:
     class FailingServer(real):  # type: ignore[misc]
-        def serve(self, fd: int, owner: int) -> int:
+        def serve(self, fd: int, owner: int, *visitor: int) -> int:
             if not fail_at.call("serving thread"):
-                return int(super().serve(fd, owner))
+                return int(super().serve(fd, owner, *visitor))
             os.close(fd)
             return errno.EAGAIN
 
