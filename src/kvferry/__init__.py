@@ -12,14 +12,24 @@ from typing import TYPE_CHECKING, Any
 from . import errors
 from .batch import Batch, DeviceMemory
 from .config import Options
-from .engine import Caller, Channel, Engine, Liveness, Notification, Report, Status, Transfer
+from .engine import (
+    Caller,
+    Channel,
+    Engine,
+    Liveness,
+    Notification,
+    Report,
+    Status,
+    Tenant,
+    Transfer,
+)
 from .errors import *  # noqa: F403
 from .memory import Region, RemoteRegion, SubAllocator
 from .path import Path
 from .runtime import Place
 
 if TYPE_CHECKING:
-    from .store import Store
+    from .store import Store, codecs
 
 __version__ = "0.1.0"
 
@@ -40,7 +50,9 @@ __all__ = [
     "Status",
     "Store",
     "SubAllocator",
+    "Tenant",
     "Transfer",
+    "codecs",
     *errors.__all__,
 ]
 
@@ -51,4 +63,8 @@ def __getattr__(name: str) -> Any:
         from .store import Store
 
         return Store
+    if name == "codecs":
+        from .store import codecs
+
+        return codecs
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

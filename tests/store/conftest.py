@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
+from kvferry.rpc.poller import IDLE_TIME
 from kvferry.store import Store
 from tests.store.settings import WAYS, Setting, empty, settings, sound, warm_up
+
+
+@pytest.fixture(scope="session")
+def leak_grace() -> float:
+    """So long an engine that other tests go on with keeps a thread which this one needed."""
+    return IDLE_TIME + 2.0
 
 
 @contextmanager

@@ -70,6 +70,8 @@ def warm_up(store: Store) -> None:
         store.put(f"warm {size}", bytes(size))
         store.get(f"warm {size}")
         store.remove(f"warm {size}")
+    store.put_batch(["warm 1", "warm 2"], [b"1", b"2"])  # extents for the next are ordered
+    store.remove_batch(["warm 1", "warm 2"])
 
 
 @contextmanager

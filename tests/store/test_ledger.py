@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kvferry._core import ARRIVALS
+from kvferry._core import ARRIVALS, NODE
 from kvferry.store import Answer
 from tests.store.indices import LEDGERS, NativeLedger, dict_ledger
 
@@ -240,3 +240,15 @@ def _looks(ledger: Any) -> Any:
         [entries[name].tolist() for name in entries.dtype.names],
         (ledger.reserved, ledger.quarantined, ledger.left, ledger.pending, ledger.index.count),
     )
+
+
+def test_what_lies_beside_is_present(make: Callable[[int, int], Any]) -> None:
+    """And only the node itself, which has it from there, stores it."""
+    ledger, other = make(64, 48), make(64, 48)
+    commit(other, 5, opened(other, 5, 1), [1])
+    ledger.beside(other.index)
+    attempts = opened(ledger, 5, 2)
+    assert commit(ledger, 5, attempts, [1, 2]) == [PRESENT, STORED]
+    assert ledger.reserved == 0
+    assert commit(ledger, NODE, opened(ledger, NODE, 2), [1, 2]) == [STORED, PRESENT]
+    assert ledger.index.count == 2

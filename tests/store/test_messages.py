@@ -25,6 +25,8 @@ VALUES = {
     "Span": numbers,
     "Column": columns,
     "Column | None": st.none() | columns,
+    "Name | None": st.none() | st.text(max_size=64),
+    "Rights": st.sampled_from(["read", "write"]),
     "tuple[str, ...]": st.lists(st.text(max_size=5), max_size=3).map(tuple),
     "dict[str, dict[str, int]]": st.dictionaries(
         st.text(max_size=3), st.dictionaries(st.text(max_size=3), numbers, max_size=2), max_size=2

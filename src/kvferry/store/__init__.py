@@ -1,10 +1,12 @@
 """The store: values by key, in the memory of nodes that many processes read without asking.
 
 user/       Store: reads by index where memory is mapped, over a channel elsewhere; puts
+codecs/     what is stored in place of a value, where that is asked for
 node/       what keeps the objects of a host: services on an engine, users, upkeep
 catalog     decides who stays: pure, over an index, the free space of a pool, a policy
 """
 
+from . import codecs
 from .answers import Answer, Cause, Kind, Pin
 from .catalog import Catalog
 from .extents import Extents
@@ -33,4 +35,5 @@ __all__ = [
     "Store",
     "Usage",
     "Why",
+    "codecs",
 ]

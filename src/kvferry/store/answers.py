@@ -104,6 +104,7 @@ class Cause(IntEnum):
     NODE_GONE = 7
     CORRUPT = 8
     OTHER_TENANT = 9
+    UNREADABLE = 10  # the disk gave nothing when it was to be read
 
 
 class Pin(IntEnum):

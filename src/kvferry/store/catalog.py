@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .answers import Answer, Answers, Cause, Digests, Pin
 from .departures import Departures, Hazards
-from .evictor import Evictor
+from .evictor import Dear, Evictor
 from .expiry import Expiry
 from .extents import Extents
 from .ghosts import Ghosts
@@ -40,6 +40,7 @@ class Catalog:
     policy     who leaves first; of as many slots as the index
     hazards    tells which of some generations a reader holds this moment
     witnesses  learn who comes and who leaves
+    dear       which objects are lost when they leave: others leave in their place, if they may
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Catalog:
         hazards: Hazards,
         limits: Limits = LIMITS,
         witnesses: Sequence[Witness] = (),
+        dear: Dear | None = None,
     ) -> None:
         self.limits = limits
         self._ledger = ledger
@@ -58,7 +60,7 @@ class Catalog:
         self._policy = policy
         self._ghosts = Ghosts(limits.ghosts)
         self._departures = Departures(self._index, extents, hazards, self._ghosts, witnesses)
-        self._evictor = Evictor(self._index, policy, self._departures)
+        self._evictor = Evictor(self._index, policy, self._departures, dear)
         parts = self._index, extents, policy, self._departures, self._evictor
         self._space = Space(*parts, limits)
         self._reservations = Reservations(ledger, extents, self._space, limits)
@@ -165,13 +167,25 @@ class Catalog:
         there[there] = ~self._expiry.over(entries["slot"][there], now)
         entries["generation"][~there] = 0
         answers = np.where(there, Answer.FOUND, Answer.ABSENT).astype(np.uint8)
-        ticket = 0
-        if there.any():
-            slots = entries["slot"][there].astype(np.int64)
-            generations = entries["generation"][there]
-            ticket = self._evictor.leases.grant(user, slots, generations, until)
-            self._policy.touch(slots)
+        slots = entries["slot"][there].astype(np.int64)
+        self.used(slots)
+        ticket = self.keep(user, slots, entries["generation"][there], until)
         return Leased(ticket, until, answers, entries)
+
+    def keep(self, user: int, slots: Ints, generations: Words, until: int) -> int:
+        """The ticket of a lease on objects that are there; 0: there are none."""
+        return self._evictor.leases.grant(user, slots, generations, until) if len(slots) else 0
+
+    def moments(self) -> Words:
+        """When the object at each slot expires; 0: never. All that was stored is taken in: what the
+        index says is true until the next verb, or commit."""
+        self._intake.take()
+        return self._expiry.moments
+
+    def used(self, slots: Ints) -> None:
+        """Objects that are there were found, in this order."""
+        if len(slots):
+            self._policy.touch(slots)
 
     def renew(self, user: int, ticket: int, now: int, until: int) -> bool:
         """False: it has ended, and the objects may have left."""

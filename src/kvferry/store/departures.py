@@ -14,7 +14,7 @@ from .ghosts import Ghosts
 from .table import Entries, IndexLike, Ints, Words, prints_of
 from .witness import Witness
 
-__all__ = ["Departures", "Hazards"]
+__all__ = ["Departures", "Hazards", "either"]
 
 # Which of these generations, in ascending order, some reader holds.
 Hazards: TypeAlias = Callable[[Words], NDArray[np.bool_]]
@@ -95,3 +95,8 @@ class Departures:
 
 def _column(entries: Entries, name: str) -> Words:
     return np.ascontiguousarray(entries[name])
+
+
+def either(one: Hazards, other: Hazards) -> Hazards:
+    """Somebody of these or of those holds it."""
+    return lambda generations: one(generations) | other(generations)

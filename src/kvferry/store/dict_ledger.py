@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
-from .._core import ARRIVAL, ARRIVALS, FULL, NOWHERE, PRESENT
+from .._core import ARRIVAL, ARRIVALS, FULL, NODE, NOWHERE, PRESENT
 from .answers import Answer, Answers, Digests
 from .table import Arrivals, IndexLike, Ints, Words
 
@@ -55,6 +56,10 @@ class DictLedger:
         self._arrivals: list[Arrival] = []
         self._returned: list[Row] = []
         self._refused: list[list[int]] = []
+        self._beside: IndexLike | None = None
+
+    def beside(self, other: IndexLike) -> None:
+        self._beside = other
 
     @property
     def reserved(self) -> int:
@@ -101,7 +106,10 @@ class DictLedger:
             one = slice(at, at + 1)
             place = lengths[one], attrs[one]
             state, row = self._find(user, int(attempts[at]))
-            said[at] = self._commit(state, row, digests[one], place, parents[one], int(expires[at]))
+            beside = user != NODE and self._lies_beside(digests[one])
+            insert = _present if beside else self._insert
+            told = parents[one], int(expires[at])
+            said[at] = self._commit(state, row, digests[one], place, *told, insert)
             if said[at] in (Answer.TOO_LARGE, Answer.LATE, Answer.UNKNOWN):
                 self._refused.append(digests[at].tolist())
         del self._refused[ARRIVALS:]
@@ -168,6 +176,7 @@ class DictLedger:
         place: tuple[Words, Words],
         parent: Digests,
         expires: int,
+        insert: Callable[[Digests, Row, Words, Words], int],
     ) -> Answer:
         if state is State.STRANGE:
             return Answer.UNKNOWN
@@ -178,7 +187,7 @@ class DictLedger:
             return Answer.TOO_LARGE
         if ARRIVALS in (len(self._arrivals), len(self._returned)):
             return Answer.INDEX_FULL
-        slot = self._insert(digest, row, *place)
+        slot = insert(digest, row, *place)
         if slot == FULL:
             return Answer.INDEX_FULL
         self._close(at)
@@ -191,12 +200,19 @@ class DictLedger:
         self._arrivals.append((*told, slot if above < 0 else above))
         return Answer.STORED
 
+    def _lies_beside(self, digest: Digests) -> bool:
+        return self._beside is not None and self._beside.find(digest)[0] != NOWHERE
+
     def _insert(self, digest: Digests, row: Row, length: Words, attrs: Words) -> int:
         if self.index.count >= self._entries_high:
             return FULL if self.index.find(digest)[0] == NOWHERE else PRESENT
         words = [np.array([n], np.uint64) for n in (self._generation, row.offset, row.room)]
         generation, offset, room = words
         return int(self.index.insert(digest, generation, offset, length, room, attrs)[0])
+
+
+def _present(digest: Digests, row: Row, length: Words, attrs: Words) -> int:
+    return PRESENT
 
 
 def _extents(rows: list[Row]) -> tuple[Ints, Ints]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,24 +14,31 @@ from .departures import Departures
 from .groups import Groups
 from .leases import Leases
 from .placement import window
-from .policies import Policy
+from .policies import Held, Policy
 from .records import Evicted
 from .table import Entries, IndexLike, Ints
 
-__all__ = ["Evictor"]
+__all__ = ["Dear", "Evictor"]
 
+# Which of the objects at these slots are lost when they leave, since they lie nowhere else.
+Dear: TypeAlias = Callable[[Ints], NDArray[np.bool_]]
 
 NOTHING = Evicted()
+SPARED = 4096  # objects that are passed by for being dear, at most, when somebody has to leave
 PRESSURE = (int(Pin.SOFT), int(Pin.HARD))  # from which pin on objects stay, at first and at last
 
 
 class Evictor:
-    """Asks the policy for victims that no lease, pin or group keeps, and sees them off."""
+    """Asks the policy for victims that no lease, pin or group keeps, and sees them off. What is
+    dear is passed by at first, within bounds."""
 
-    def __init__(self, index: IndexLike, policy: Policy, departures: Departures) -> None:
+    def __init__(
+        self, index: IndexLike, policy: Policy, departures: Departures, dear: Dear | None = None
+    ) -> None:
         self._index = index
         self._policy = policy
         self._departures = departures
+        self._dear = dear
         self.leases = Leases(policy.slots)
         self.groups = Groups(policy.slots)
         self._pins = np.zeros(policy.slots, np.uint8)
@@ -44,9 +55,9 @@ class Evictor:
         Bytes that wait for a reader do not count: others leave in their place.
         """
         gone = NOTHING
-        for firm in PRESSURE:
+        for stays in self._pressures(now):
             while gone.bytes < needed:
-                more = self._round(needed - gone.bytes, now, firm)
+                more = self._round(needed - gone.bytes, stays)
                 if not more.objects:
                     break
                 gone += more
@@ -97,9 +108,28 @@ class Evictor:
             said.append("what has left is leased or pinned")
         return said
 
-    def _round(self, needed: int, now: int, firm: int) -> Evicted:
-        victims = self._policy.victims(needed, lambda slots: self._stays(slots, now, firm))
+    def _round(self, needed: int, stays: Held) -> Evicted:
+        victims = self._policy.victims(needed, stays)
         return self._see_off(victims) if len(victims) else NOTHING
+
+    def _pressures(self, now: int) -> Iterator[Held]:
+        """Who stays at first, and who at last."""
+        if self._dear is not None:
+            yield self._sparing(now, self._dear)
+        for firm in PRESSURE:
+            yield partial(self._stays, now=now, firm=firm)
+
+    def _sparing(self, now: int, dear: Dear) -> Held:
+        left = SPARED
+
+        def stays(slots: Ints) -> NDArray[np.bool_]:
+            nonlocal left
+            held = self._stays(slots, now, PRESSURE[0])
+            held[:left] |= dear(slots[:left])
+            left = max(left - len(slots), 0)
+            return held
+
+        return stays
 
     def _see_off(self, victims: Ints) -> Evicted:
         """Victims, which have left the policy, leave with the rest of their groups."""

@@ -7,9 +7,11 @@ Reserve    Extents    places to write into
 Commit     Told       what was written there becomes objects
 Abort      Told       nothing will be written there any more
 Remove     Told
-Locate     Located    where objects lie, and a lease on them
+Locate     Located    where objects lie, and a lease on them; small ones come along
+Lease      Leased     objects stay for a while
 Renew      Told       a lease lasts longer
 Release    Told       leases end
+Fetch      Told       what lies on a disk of the node comes into its memory
 Keep       Told       pins
 Group      Told       objects that are of use only together
 Why        Told       causes, not answers
@@ -23,12 +25,13 @@ A column is the bytes of an array, one row a key: of words (u64), of answers (u8
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import _core
 from ..errors import PeerError, UsageError
 from .answers import Answers, Digests
 from .table import Ints, Words
@@ -40,10 +43,13 @@ __all__ = [
     "Commit",
     "Drain",
     "Extents",
+    "Fetch",
     "Group",
     "Join",
     "Joined",
     "Keep",
+    "Lease",
+    "Leased",
     "Leave",
     "Locate",
     "Located",
@@ -55,6 +61,7 @@ __all__ = [
     "Reply",
     "Request",
     "Reserve",
+    "Spots",
     "Told",
     "Why",
     "answers_in",
@@ -66,6 +73,7 @@ __all__ = [
     "encode",
     "expect",
     "numbers_in",
+    "spots_in",
     "words_in",
 ]
 
@@ -76,6 +84,8 @@ VERSION = 1
 
 Span: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 Column: TypeAlias = bytes
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=64)]
+Rights: TypeAlias = Literal["read", "write"]
 
 
 class Join(msgspec.Struct, frozen=True, tag="join"):
@@ -91,6 +101,8 @@ class Joined(msgspec.Struct, frozen=True, tag="joined"):
     lines    bytes of hazard lines in the user's own region; its desk follows them
     entries  of the index
     peers    addresses of other nodes, which may hold what this one has not
+    rights   of the user's token
+    directory  addresses of those that know which nodes do
     """
 
     user: int
@@ -102,6 +114,8 @@ class Joined(msgspec.Struct, frozen=True, tag="joined"):
     entries: int
     longest_lease: Span
     peers: tuple[str, ...]
+    rights: Rights = "write"
+    directory: tuple[str, ...] = ()
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
@@ -120,13 +134,14 @@ class Extents(msgspec.Struct, frozen=True, tag="extents"):
 
 
 class Commit(msgspec.Struct, frozen=True, tag="commit"):
-    """parents are digests, ttls spans, 0 for ever; none: of no key."""
+    """parents are digests, ttls spans, 0 for ever, attrs words; none: of no key."""
 
     attempts: Column
     digests: Column
     lengths: Column
     parents: Column | None = None
     ttls: Column | None = None
+    attrs: Column | None = None
 
 
 class Abort(msgspec.Struct, frozen=True, tag="abort"):
@@ -146,11 +161,31 @@ class Locate(msgspec.Struct, frozen=True, tag="locate"):
 
 
 class Located(msgspec.Struct, frozen=True, tag="located"):
+    """FOUND or ABSENT each. The lease is on what has to be read still; ticket 0: nothing has.
+
+    cargo  the bytes of small objects that were found, one behind the other in the order of the
+           keys: as of its columns, see locate.h
+    """
+
     ticket: int
     lease: Span
     answers: Column
     offsets: Column
     lengths: Column
+    cargo: bytes
+
+
+class Lease(msgspec.Struct, frozen=True, tag="lease"):
+    digests: Column
+    lease: Span
+
+
+class Leased(msgspec.Struct, frozen=True, tag="leased"):
+    """Ticket 0: nothing was found."""
+
+    ticket: int
+    lease: Span
+    answers: Column
 
 
 class Renew(msgspec.Struct, frozen=True, tag="renew"):
@@ -160,6 +195,12 @@ class Renew(msgspec.Struct, frozen=True, tag="renew"):
 
 class Release(msgspec.Struct, frozen=True, tag="release"):
     tickets: Column
+
+
+class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
+    """FOUND: in memory; ABSENT; BUSY: to be asked for again; or why there is no room in memory."""
+
+    digests: Column
 
 
 class Keep(msgspec.Struct, frozen=True, tag="keep"):
@@ -172,7 +213,10 @@ class Group(msgspec.Struct, frozen=True, tag="group"):
 
 
 class Why(msgspec.Struct, frozen=True, tag="why"):
+    """tenant: whose keys are meant; None: those of whoever asks."""
+
     digests: Column
+    tenant: Name | None = None
 
 
 class Look(msgspec.Struct, frozen=True, tag="look"):
@@ -201,16 +245,18 @@ Request: TypeAlias = (
     | Abort
     | Remove
     | Locate
+    | Lease
     | Renew
     | Release
+    | Fetch
     | Keep
     | Group
     | Why
     | Look
     | Drain
 )
-Reply: TypeAlias = Joined | Extents | Located | Looked | Told
-R = TypeVar("R", Joined, Extents, Located, Looked, Told)
+Reply: TypeAlias = Joined | Extents | Located | Leased | Looked | Told
+R = TypeVar("R", Joined, Extents, Located, Leased, Looked, Told)
 
 _encoder = msgspec.msgpack.Encoder()
 _requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
@@ -269,6 +315,30 @@ def digests_in(column: Column) -> Digests:
 
 def answers_in(column: Column) -> Answers:
     return np.frombuffer(column, np.uint8)
+
+
+class Spots(NamedTuple):
+    """Of each key, from a Located: FOUND, and then where in the pool and of how many bytes, or
+    ABSENT. The answers are the caller's to change."""
+
+    answers: Answers
+    offsets: Words
+    lengths: Words
+
+
+def spots_in(located: Located, count: int, pool: int) -> Spots:
+    """For so many keys, of a pool of so many bytes. Raises PeerError for what cannot be true."""
+    answers = np.frombuffer(bytearray(located.answers), np.uint8)
+    try:
+        offsets, lengths = words_in(located.offsets, located.lengths)
+        true = len(answers) == count and _core.sound(
+            answers, offsets, lengths, len(located.cargo), pool
+        )
+    except (UsageError, ValueError):  # of columns that are not equally long
+        true = False
+    if not true:
+        raise PeerError("a store told of places that cannot be", cause="protocol")
+    return Spots(answers, offsets, lengths)
 
 
 def column_of(array: NDArray[np.generic]) -> Column:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from kvferry import Engine, config
 from kvferry.store.node import Node, Service
+from kvferry.store.ssd import ssd_of
 from kvferry.testing import Child, LeakCheck, spawn
 from kvferry.testing.process import Parent
 
@@ -113,6 +114,7 @@ def keep(
 ) -> None:
     """Is the node, and answers what it is asked."""
     leaks = LeakCheck()
+    wanted["ssd"] = ssd_of(*wanted.get("ssd", (None, None)))
     with leaks:
         engine = Engine(*addresses, options=replace(config.from_environment(), **options))
         node = Node(engine, **wanted)

@@ -203,6 +203,7 @@ def anything(chance: random.Random, attempts: list[int]) -> Any:
     fields: dict[str, Callable[[str], Any]] = {
         "Column": column,
         "Column | None": lambda name: chance.choice([None, column(name)]),
+        "Name | None": lambda name: chance.choice([None, "", "a"]),
         "Span": lambda name: min(number(), 1 << 62),
         "int": lambda name: number() % (1 << 63),
         "bool": lambda name: chance.choice([True, False]),

@@ -27,6 +27,7 @@ steps = st.one_of(
     st.tuples(st.just("put"), st.sampled_from(ROOMS), st.integers(0, 9)),
     st.tuples(st.just("take"), st.sampled_from(ROOMS), st.integers(0, 9)),
     st.tuples(st.just("ahead"), st.sampled_from(ROOMS), st.just(0)),
+    st.tuples(st.just("lacks"), st.sampled_from(ROOMS), st.integers(0, 9)),
     st.tuples(st.just("empty"), st.just(0), st.just(0)),
 )
 
@@ -55,6 +56,12 @@ def test_stock_gives_out_what_it_was_given(limit: int, doings: list[tuple[str, i
             assert more * room <= max(limit - stock.bytes, 0)
             assert more <= 2 * ahead.get(room, 0) + 1
             ahead[room] = more
+        elif what == "lacks":
+            stock.coming = min(count * room, max(limit - stock.bytes, 0))
+            more = stock.lacks(room, count)
+            assert not more or more + there >= count > there
+            assert more * room <= max(limit - stock.bytes - stock.coming, 0)
+            ahead[room], stock.coming = MOST_AHEAD, 0
         else:
             assert sorted(stock.empty().tolist()) == sorted(each[1] for each in model.elements())
             model.clear()

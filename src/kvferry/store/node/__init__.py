@@ -2,6 +2,7 @@
 
 from .node import Node
 from .service import Service, own_user
+from .tenants import Nodes, Plan, load
 from .verbs import answer, joined
 
-__all__ = ["Node", "Service", "answer", "joined", "own_user"]
+__all__ = ["Node", "Nodes", "Plan", "Service", "answer", "joined", "load", "own_user"]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..._core import Lines
 from ...memory import Region
+from ...runtime import Access
 from ..table import Words
 
 __all__ = ["Member", "Members"]
@@ -25,9 +26,10 @@ class Member:
 
     number  names it in the catalog; never used again
     epoch   of its engine; the node's own for the process that the node is embedded in
+    rights  with which it comes
     pid     of its process, None on another host
     pidfd   becomes readable when that process has exited
-    region  its lines and its desk, None where it maps nothing
+    region  its lines and, if it writes, its desk; None where it maps nothing
     joins   how often it joined and did not leave
     silent  its channel is over, but its process may still write to what it maps
     """
@@ -41,6 +43,7 @@ class Member:
     lines: Lines | None = None
     joins: int = 0
     silent: bool = False
+    rights: Access = Access.WRITE
 
     @property
     def exited(self) -> bool:
@@ -72,18 +75,23 @@ class Members:
     def __len__(self) -> int:
         return len(self._by_number)
 
-    def admit(self, epoch: int, name: str, pid: int | None) -> Member:
+    def admit(
+        self, epoch: int, name: str, pid: int | None, rights: Access = Access.WRITE
+    ) -> Member:
         """A new user. Of a process that is gone by now the end is seen at once."""
-        member = Member(next(self._numbers), epoch, name, pid)
+        member = Member(next(self._numbers), epoch, name, pid, rights=rights)
         if pid:
             with suppress(ProcessLookupError):
                 member.pidfd = os.pidfd_open(pid)
         self._by_number[member.number] = member
         return member
 
-    def of(self, epoch: int) -> Member | None:
-        """The user that an engine is, if it joined."""
-        return next((each for each in self if each.epoch == epoch and not each.silent), None)
+    def of(self, epoch: int, rights: Access = Access.WRITE) -> Member | None:
+        """The user that an engine is, if it joined. Who comes with other rights is another."""
+        who = epoch, rights
+        return next(
+            (each for each in self if (each.epoch, each.rights) == who and not each.silent), None
+        )
 
     def numbered(self, number: int) -> Member | None:
         return self._by_number.get(number)

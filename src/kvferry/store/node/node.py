@@ -5,6 +5,9 @@
     bell     a word that users ring                users write
     user.N   hazard lines and desk of one user     that user writes, nobody else has it
 
+Users whose token permits to read alone write to their hazard lines and nothing else, and have no
+desk.
+
 The catalog decides; the clerk answers commits beside it, natively. Whoever asks the catalog or the
 ledger holds the clerk's lock. Nothing is waited for, sent or mapped under it.
 """
@@ -20,14 +23,20 @@ import numpy as np
 from ... import _core, log
 from ...address import parse
 from ...engine import Engine
-from ...errors import Error, PeerError, UsageError
+from ...errors import Error, Full, PeerError, UsageError
 from ...memory import Region
-from ..answers import Answer, Answers
+from ...runtime import Access
+from ..answers import Answer, Answers, Digests
 from ..catalog import Catalog
 from ..clock import now
+from ..departures import either
+from ..directory.directed import Directed
 from ..extents import Extents
 from ..policies import POLICIES
 from ..records import Commits, Limits
+from ..ssd import Ssd, Tier, clocks, set_up
+from ..table import Entries
+from ..witness import Witness
 from .members import Member, Members
 from .tally import Tally
 
@@ -36,6 +45,7 @@ __all__ = ["Node"]
 logger = log.get("kvferry.store")
 
 LIMITS = Limits()
+ALONE = Directed()
 
 INDEX_FULL = int(Answer.INDEX_FULL)  # as far as the ledger alone can say
 
@@ -44,6 +54,7 @@ PAGE = 4096
 MEAN_OBJECT = 8 << 10  # bytes, from which the size of an index follows that nobody named
 LEAST_OBJECTS = 1024
 MOST_OBJECTS = 1 << 29  # what a policy can keep in order
+MOST_USERS = 4096  # whose lines are not of the pool
 STOCK_SHARE = 64  # of the pool, that a single user may have reserved ahead
 
 
@@ -55,6 +66,9 @@ class Node:
     policy   "lru", "s3fifo" or "prefix"
     objects  how many at most; by default as many as there are of 8 KiB
     peers    addresses of other nodes, of which users are told
+    directory  who knows of this node, and is asked by its users
+    ssd      where what does not fit into memory lies; None: nowhere
+    tenant   of the engine's, whose objects it keeps; users of others have no part in it
 
     Raises UsageError for an unknown policy, a size or an address that is none, NoMemory when the
     machine has not got it.
@@ -69,6 +83,9 @@ class Node:
         objects: int | None = None,
         limits: Limits = LIMITS,
         peers: tuple[str, ...] = (),
+        directory: Directed = ALONE,
+        tenant: str = "",
+        ssd: Ssd | None = None,
     ) -> None:
         if policy not in POLICIES:
             known = ", ".join(POLICIES)
@@ -83,28 +100,45 @@ class Node:
             parse(peer)
         self.engine = engine
         self.peers = peers
+        self.directory = directory.checked()
+        # Of what comes to memory or disk, and what leaves both; others may be added, with the lock.
+        self.witnesses: list[Witness] = []
+        self.tenant = tenant
+        self.tenants: dict[str, Node] = {}  # whose figures its users may see, too
         self.limits = limits
         self.tally = Tally()
         self.members = Members()
-        shared = bool(engine.addresses or peers)
-        self.secret = engine.derive(b"kvferry store") if shared else secrets.token_bytes(16)
-        self.pool = engine.allocate("store.pool", size)
+        shared = bool(engine.addresses or peers or directory.addresses or ssd)
+        self.secret = engine.derive(b"kvferry store", tenant) if shared else secrets.token_bytes(16)
+        self.pool = engine.allocate("store.pool", size, tenant=tenant)
         entries = int(objects / limits.entries_high) + 1
         self._index_region = engine.allocate(
-            "store.index", _core.index_bytes(entries), readonly=True
+            "store.index", _core.index_bytes(entries), readonly=True, tenant=tenant
         )
-        self._bell = engine.allocate("store.bell", PAGE)
+        self._bell = engine.allocate("store.bell", PAGE, tenant=tenant)
         memory = self._index_region
         self.index = _core.Index(memory.address, memory.length, engine.epoch)
         self._ledger = _core.Ledger(self.index, int(self.index.capacity * limits.entries_high))
         self.clerk = _core.Clerk(self._ledger, self._bell.address)
+        opened = None
+        if ssd is not None:
+            whose = self.witnesses, tenant, self.secret
+            opened = set_up(engine, ssd, self.index, size, *whose, *clocks())
+            self._ledger.beside(opened.lying)
+        behind = None if opened is None else opened.behind
+        told: list[Witness] = self.witnesses if behind is None else [behind]
         self.catalog = Catalog(
             self._ledger,
             Extents(size),
             POLICIES[policy](self.index.capacity),
-            self.members.held,
+            self.members.held if behind is None else either(self.members.held, behind.held),
             limits,
+            told,
+            None if behind is None else behind.dear,
         )
+        self.tier = opened and Tier(self.clerk, self.catalog, opened, self.index, self.pool)
+        if self.tier is not None:
+            told.append(self.tier)
 
     @property
     def index_region(self) -> Region:
@@ -118,10 +152,22 @@ class Node:
 
     # ---- users ----
 
-    def join(self, epoch: int, name: str, pid: int | None, mapped: bool) -> Member:
-        """The user that this engine is, new or known; with lines of its own if it maps memory."""
+    def join(
+        self,
+        epoch: int,
+        name: str,
+        pid: int | None,
+        mapped: bool,
+        rights: Access = Access.WRITE,
+    ) -> Member:
+        """The user that this engine is, new or known; with lines of its own if it maps memory.
+        Raises Full when there are as many users as there may be."""
         with self.clerk:
-            member = self.members.of(epoch) or self.members.admit(epoch, name, pid)
+            member = self.members.of(epoch, rights)
+            if member is None:
+                if len(self.members) >= MOST_USERS:
+                    raise Full(f"there are {MOST_USERS} users", cause="users")
+                member = self.members.admit(epoch, name, pid, rights)
             member.joins += 1
         if mapped and member.region is None:
             self._furnish(member)
@@ -157,18 +203,22 @@ class Node:
                 self.engine.unregister(member.region)
 
     def _furnish(self, member: Member) -> None:
-        size = self.lines_bytes + _core.desk_bytes()
+        desk = _core.desk_bytes() if member.rights is Access.WRITE else 0
         mine = member.epoch == self.engine.epoch
-        region = self.engine.allocate(f"store.user.{member.number}", size, only=member.epoch)
+        region = self.engine.allocate(
+            f"store.user.{member.number}",
+            self.lines_bytes + desk,
+            only=member.epoch,
+            tenant=self.tenant,
+            rights=member.rights,
+        )
         with self.clerk:
             here = self.members.numbered(member.number) is member
             if here:
                 member.lines = _core.Lines(region.address, self.lines_bytes)
                 member.region = region
-            if here and not mine:
-                self.clerk.seat(
-                    member.number, region.address + self.lines_bytes, _core.desk_bytes()
-                )
+            if here and desk and not mine:
+                self.clerk.seat(member.number, region.address + self.lines_bytes, desk)
         if not here:  # its process has ended meanwhile
             self.engine.unregister(region)
             raise PeerError("the user is gone", cause="user_gone", peer=member.name)
@@ -203,6 +253,49 @@ class Node:
                 expires=expires,
             )
 
+    def scan(self, start: int, count: int) -> Entries:
+        """What is in memory, and behind that what is on the disk, of `count` slots from `start` on;
+        the caller holds the lock."""
+        here = self.index.capacity
+        entries = self.index.scan(min(start, here), count)
+        beyond = min(start + count - here, count)
+        if self.tier is None or beyond <= 0:
+            return entries
+        return np.concatenate((entries, self.tier.scan(max(start - here, 0), beyond)))
+
+    @property
+    def slots(self) -> int:
+        """Of memory and disk."""
+        return self.index.capacity + (0 if self.tier is None else self.tier.slots)
+
+    def fetch(self, digests: Digests) -> Answers | None:
+        """Have in memory what lies on the disk, an Answer each; None: there is no disk. Blocks."""
+        return None if self.tier is None else self.tier.fetch(digests)
+
+    def take_out(self, digests: Digests) -> Answers:
+        """Remove objects from wherever they lie. Blocks until the disk knows, unless it refuses."""
+        if self.tier is None:
+            with self.clerk:
+                return self.catalog.remove(digests, now())
+        with self.clerk:
+            before = self.tier.asked
+            answers = self.tier.remove(digests, self.catalog.remove(digests, now()))
+            asked = self.tier.asked
+        if asked > before:
+            self.tier.settle(asked)
+        return answers
+
+    def why(self, digests: Digests) -> Answers:
+        """Of each key a Cause; the caller holds the lock."""
+        told = self.catalog.why(digests)
+        return told if self.tier is None else self.tier.why(digests, told)
+
+    def expire(self) -> None:
+        """What was to end by now does; the caller holds the lock."""
+        self.catalog.expire(now())
+        if self.tier is not None:
+            self.tier.expire(now())
+
     def trim(self) -> int:
         """Let some objects leave if the pool or the index is too full: how many did."""
         with self.clerk:
@@ -233,7 +326,8 @@ class Node:
             "silent": sum(each.silent for each in members),
             "held_lines": held,
         }
-        return {"usage": asdict(usage), "reads": reads, "misses": misses, "users": users}
+        figures = {"usage": asdict(usage), "reads": reads, "misses": misses, "users": users}
+        return figures if self.tier is None else {**figures, "ssd": self.tier.figures()}
 
     # ---- the end ----
 
@@ -244,8 +338,11 @@ class Node:
             usage = self.catalog.usage()
         return usage.objects + usage.deferred
 
-    def close(self) -> None:
-        """Readers are told that it is over. The memory goes with the engine."""
+    def close(self, patience: float = 0.0) -> None:
+        """Readers are told that it is over, and so many seconds are waited for a disk that is being
+        written to. The memory goes with the engine."""
+        if self.tier is not None:
+            self.tier.close(patience)
         with self.clerk:
             self.index.retire()
             for member in self.members:

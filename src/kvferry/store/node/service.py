@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from ...engine import Caller
 from ...errors import PeerError, UsageError
 from .. import messages as m
 from ..clock import now
+from ..directory.herald import Herald, Moved
+from ..directory.herald import begin as herald_of
 from ..records import Commits
 from .members import Member
 from .node import Node
@@ -21,6 +24,7 @@ __all__ = ["Service"]
 logger = log.get("kvferry.store")
 
 TICK = 0.1  # seconds from one round of upkeep to the next
+FLUSH = 10.0  # seconds that memory has to be written to a disk, where no grace says how long
 SLICE = 1_000_000_000  # ns that the clerk waits at a stretch
 
 
@@ -28,20 +32,38 @@ class Service:
     """Answers users of a node until it is closed.
 
     Two threads: one answers what users commit through their desks, one sees who is gone, what has
-    expired and whether the pool is too full.
+    expired and whether the pool is too full. Where they cannot all be begun the node is closed, and
+    nothing is left running.
     """
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self._over = threading.Event()
         self._hurried = False
-        self._threads = [threading.Thread(target=self._tend, name="kvferry-upkeep", daemon=True)]
+        self.moved: Moved | None = None  # by the last grace, to other nodes
+        self._threads: list[threading.Thread] = []  # that were started
+        self._herald: Herald | None = None
+        try:
+            self._begin()
+        except BaseException:
+            self._hurried = True
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        node = self.node
         if node.engine.addresses:
-            node.engine.serve_callers(m.SERVICE, self._serve)
-            clerk = threading.Thread(target=self._answer_desks, name="kvferry-clerk", daemon=True)
-            self._threads.append(clerk)
-        for thread in self._threads:
-            thread.start()
+            node.engine.serve_callers(m.SERVICE, self._serve, tenant=node.tenant, readers=True)
+            self._start(self._answer_desks, "kvferry-clerk")
+        self._start(self._tend, "kvferry-upkeep")
+        if node.tier is not None:
+            node.tier.start()
+        self._herald = herald_of(node)
+
+    def _start(self, work: Callable[[], None], name: str) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     @property
     def closed(self) -> bool:
@@ -56,14 +78,20 @@ class Service:
             return
         if grace:
             self._drain(grace)
+        if self._herald is not None:
+            self._herald.close()
         self._over.set()
         self.node.clerk.wake()
         for thread in self._threads:
             thread.join()
-        self.node.close()
+        self.node.close(0.0 if grace or self._hurried else FLUSH)
 
     def _drain(self, grace: float) -> None:
         end = now() + int(grace * 1e9)
+        if self.node.tier is not None:
+            self.node.tier.flush(grace, lambda: self._hurried)
+        if self._herald is not None:
+            self.moved = self._herald.drain(end, lambda: self._hurried)
         while self.node.drain() and now() < end and not self._hurried:
             self._over.wait(TICK)
 
@@ -79,7 +107,7 @@ class Service:
         request = m.decode_request(body)
         if isinstance(request, m.Join):
             return m.encode(self._join(caller, request))
-        member = self.node.members.of(caller.epoch)
+        member = self.node.members.of(caller.epoch, caller.rights)
         if member is None:
             raise UsageError("who asks has not joined", cause="not_joined")
         return m.encode(answer(self.node, member, request))
@@ -91,7 +119,9 @@ class Service:
             )
         if request.mapped and not caller.pid:
             raise UsageError("a user that maps memory is of this host", cause="no_pid")
-        member = self.node.join(caller.epoch, caller.name, caller.pid, request.mapped)
+        member = self.node.join(
+            caller.epoch, caller.name, caller.pid, request.mapped, caller.rights
+        )
         return joined(self.node, member)
 
     # ---- desks ----
@@ -122,9 +152,11 @@ class Service:
         """A process on this host is gone when it has exited; one elsewhere when its channel is over
         and quiet, and until then it may be writing."""
         members = list(self.node.members)
-        callers = self.node.engine.callers  # asked later: who joined in between is connected
+        # Asked later: who joined in between is connected.
+        callers = self.node.engine.callers_of(self.node.tenant)
         for member in members:
-            connected = member.epoch in callers or member.epoch == self.node.engine.epoch
+            who = member.epoch, member.rights
+            connected = who in callers or member.epoch == self.node.engine.epoch
             if member.exited or not (connected or member.pid):
                 self.node.remove(member)
             elif not connected and not member.silent:
@@ -134,7 +166,7 @@ class Service:
         with self.node.clerk:
             self.node.hear_touches()
             self._hear_misses()
-            self.node.catalog.expire(now())
+            self.node.expire()
         while self.node.trim():  # others are served in between
             pass
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Tally"]
 
+PLACES = {name: at for at, name in enumerate(_core.COUNTERS)}
+
 
 class Tally:
     """Sums since the node began; those of users that left are kept. Not thread-safe."""
@@ -33,10 +35,10 @@ class Tally:
         """So many keys were not found, each for a Cause."""
         self._misses += np.bincount(causes, minlength=len(Cause))[: len(Cause)]
 
-    def located(self, lengths: Words, absent: int) -> None:
-        """Objects of these lengths are read, or leased, from afar; so many others are absent."""
-        counted = {"hits": len(lengths), "bytes": int(lengths.sum()), "absent": absent}
-        self._reads += np.array([counted.get(name, 0) for name in _core.COUNTERS], np.uint64)
+    def located(self, hits: int, bytes: int, absent: int) -> None:
+        """So many objects, of so many bytes, are read or leased from afar; others are absent."""
+        for name, count in ("hits", hits), ("bytes", bytes), ("absent", absent):
+            self._reads[PLACES[name]] += count
 
     def reads(self, others: list[Words]) -> dict[str, int]:
         """With the counters of users that are there."""

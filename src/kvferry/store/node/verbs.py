@@ -7,26 +7,31 @@ from typing import Any
 
 import numpy as np
 
+from ... import _core
 from ...errors import PeerError, UsageError
 from .. import messages as m
-from ..answers import Answer, Answers, Digests, Pin
+from ..answers import Answer, Answers, Cause, Digests, Pin
 from ..clock import moments, now
 from ..records import Commits
 from ..table import Words
+from .figures import figures_of
 from .members import Member
 from .node import Node
+from .rights import check_rights
 
 __all__ = ["answer"]
 
-ABSENT = int(Answer.ABSENT)  # as a plain number, which arrays take faster
+# As plain numbers, which arrays take faster.
+FOUND, ABSENT, BUSY = int(Answer.FOUND), int(Answer.ABSENT), int(Answer.BUSY)
 
 
 def answer(node: Node, member: Member, request: m.Request) -> m.Reply:
     """Carry a request of a user out. Raises UsageError for columns that do not fit each other, and
-    for a request that does not come from a user."""
+    for a request that does not come from a user; RightsError for one that is not for this user."""
     verb = _VERBS.get(type(request))
     if verb is None:
         raise UsageError(f"{type(request).__name__} is not for users", cause="protocol")
+    check_rights(member, request)
     return verb(node, member, request)
 
 
@@ -42,6 +47,8 @@ def joined(node: Node, member: Member) -> m.Joined:
         entries=node.index.capacity,
         longest_lease=node.limits.longest_lease,
         peers=node.peers,
+        rights=member.rights.value,
+        directory=node.directory.addresses,
     )
 
 
@@ -73,7 +80,8 @@ def _commit(node: Node, member: Member, request: m.Commit) -> m.Told:
     digests = _digests(request.digests, len(attempts))
     parents = None if request.parents is None else _digests(request.parents, len(attempts))
     expires = None if request.ttls is None else _moments(request.ttls, len(attempts))
-    commits = Commits(attempts, digests, lengths, None, parents, expires)
+    attrs = None if request.attrs is None else m.words_in(request.attempts, request.attrs)[1]
+    commits = Commits(attempts, digests, lengths, attrs, parents, expires)
     return _told(node.commit(member.number, commits))
 
 
@@ -84,30 +92,49 @@ def _abort(node: Node, member: Member, request: m.Abort) -> m.Told:
 
 
 def _remove(node: Node, member: Member, request: m.Remove) -> m.Told:
-    with node.clerk:
-        return _told(node.catalog.remove(m.digests_in(request.digests), now()))
+    return _told(node.take_out(m.digests_in(request.digests)))
 
 
 def _locate(node: Node, member: Member, request: m.Locate) -> m.Located:
+    """What is small is copied here and now, while nobody may leave, and needs no lease."""
     digests = m.digests_in(request.digests)
-    (done,) = m.numbers_in(request.done)
+    tickets = m.numbers_in(request.done)[0].tolist() if request.done else ()
+    catalog = node.catalog
+    if node.tier is not None:
+        _release(node, member, m.Release(request.done))  # which would keep memory full
+        node.fetch(digests)
     with node.clerk:
         _check_here(node, member)
-        for ticket in done.tolist():
-            node.catalog.release(member.number, ticket)
+        for ticket in tickets:
+            catalog.release(member.number, ticket)
+        start = now()
+        lease = min(request.lease, catalog.limits.longest_lease)
+        sites = _core.locate(node.index, digests, catalog.moments(), start, node.pool.address)
+        answers, offsets, lengths, cargo, used, left, generations, found = sites
+        catalog.used(used)
+        ticket = catalog.keep(member.number, left, generations, start + lease)
+        _count(node, digests, m.answers_in(answers), found)
+    return m.Located(ticket, lease, answers, offsets, lengths, cargo)
+
+
+def _lease(node: Node, member: Member, request: m.Lease) -> m.Leased:
+    digests = m.digests_in(request.digests)
+    _bring_in(node, digests)
+    with node.clerk:
+        _check_here(node, member)
         start = now()
         found = node.catalog.lease(member.number, digests, start, start + request.lease)
-        absent = found.answers == ABSENT
-        if ABSENT in found.answers.tobytes():
-            node.tally.missed(node.catalog.why(digests[absent]))
-        node.tally.located(found.entries["length"][~absent], int(absent.sum()))
-    return m.Located(
-        ticket=found.ticket,
-        lease=found.until - start,
-        answers=m.column_of(found.answers),
-        offsets=m.column_of(found.entries["offset"]),
-        lengths=m.column_of(found.entries["length"]),
-    )
+        lengths = found.entries["length"][found.answers == FOUND]
+        _count(node, digests, found.answers, int(lengths.sum()))
+    return m.Leased(found.ticket, found.until - start, m.column_of(found.answers))
+
+
+def _count(node: Node, digests: Digests, answers: Answers, found: int) -> None:
+    """`found` bytes of objects that were."""
+    absent = answers.tobytes().count(ABSENT)
+    if absent:
+        node.tally.missed(node.why(digests[answers == ABSENT]))
+    node.tally.located(len(answers) - absent, found, absent)
 
 
 def _renew(node: Node, member: Member, request: m.Renew) -> m.Told:
@@ -124,25 +151,45 @@ def _release(node: Node, member: Member, request: m.Release) -> m.Told:
     return _told(np.where(held, Answer.FOUND, Answer.LATE).astype(np.uint8))
 
 
+def _fetch(node: Node, member: Member, request: m.Fetch) -> m.Told:
+    digests = m.digests_in(request.digests)
+    answers = node.fetch(digests)
+    if answers is None:  # there is no disk to fetch from
+        answers = np.full(len(digests), ABSENT, np.uint8)
+    absent = digests[answers == ABSENT]
+    if len(absent):
+        with node.clerk:
+            node.tally.missed(node.why(absent))
+    return _told(answers)
+
+
 def _keep(node: Node, member: Member, request: m.Keep) -> m.Told:
     if request.pin not in tuple(Pin):
         raise UsageError(f"there is no pin {request.pin}", cause="protocol")
+    digests = m.digests_in(request.digests)
+    _bring_in(node, digests)
     with node.clerk:
-        return _told(node.catalog.pin(m.digests_in(request.digests), Pin(request.pin)))
+        return _told(node.catalog.pin(digests, Pin(request.pin)))
 
 
 def _group(node: Node, member: Member, request: m.Group) -> m.Told:
+    digests = m.digests_in(request.digests)
+    _bring_in(node, digests)
     with node.clerk:
-        return _told(node.catalog.group(m.digests_in(request.digests)))
+        return _told(node.catalog.group(digests))
 
 
 def _why(node: Node, member: Member, request: m.Why) -> m.Told:
+    """Of another tenant's keys nothing is looked up, whether there is such a tenant or not."""
+    digests = m.digests_in(request.digests)
+    if request.tenant not in (None, node.tenant):
+        return _told(np.full(len(digests), Cause.OTHER_TENANT, np.uint8))
     with node.clerk:
-        return _told(node.catalog.why(m.digests_in(request.digests)))
+        return _told(node.why(digests))
 
 
 def _look(node: Node, member: Member, request: m.Look) -> m.Looked:
-    return m.Looked(node.figures())
+    return m.Looked(node.figures() | figures_of(node.tenants))
 
 
 def _drain(node: Node, member: Member, request: m.Drain) -> m.Told:
@@ -156,14 +203,24 @@ _VERBS: dict[type, Callable[[Node, Member, Any], m.Reply]] = {
     m.Abort: _abort,
     m.Remove: _remove,
     m.Locate: _locate,
+    m.Lease: _lease,
     m.Renew: _renew,
     m.Release: _release,
+    m.Fetch: _fetch,
     m.Keep: _keep,
     m.Group: _group,
     m.Why: _why,
     m.Look: _look,
     m.Drain: _drain,
 }
+
+
+def _bring_in(node: Node, digests: Digests) -> None:
+    """From the disk, as much at a time as one may, as long as more of it comes."""
+    before = len(digests) + 1
+    while 0 < len(digests) < before:
+        before, answers = len(digests), node.fetch(digests)
+        digests = digests[:0] if answers is None else digests[answers == BUSY]
 
 
 def _check_here(node: Node, member: Member) -> None:

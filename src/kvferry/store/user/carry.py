@@ -33,6 +33,9 @@ def read(
     batch = _batch(pool, offsets, lengths, outs)
     if batch is None:
         return
+    if watch is None:
+        channel.read(batch, timeout)
+        return
     try:
         transfer = channel.read_async(batch)
     except Full:  # of slots: wait for one
@@ -61,6 +64,8 @@ def _batch(
     pool: RemoteRegion, offsets: Ints, lengths: Ints, buffers: Sequence[Any]
 ) -> Batch | None:
     """None: they hold no bytes at all."""
+    if lengths.all():
+        return Batch.buffers(buffers, pool, offsets, lengths) if len(lengths) else None
     some = np.flatnonzero(lengths)
     if not len(some):
         return None

@@ -29,8 +29,8 @@ def fitting(outs: Sequence[Any]) -> Room:
     return room
 
 
-# Is shown each transfer that may take long.
-Watch: TypeAlias = Callable[[Transfer], None]
+# Is shown each transfer that may take long, so that somebody can cancel it; None: nobody would.
+Watch: TypeAlias = Callable[[Transfer], None] | None
 
 # What an index reader says -> what is answered.
 SAID = np.zeros(256, np.uint8)
@@ -42,6 +42,7 @@ for _status, _answer in (
     (_core.NO_LINE, Answer.BUSY),
     (_core.FOREIGN, Answer.NODE_GONE),
     (_core.CORRUPT, Answer.CORRUPT),
+    (_core.BESIDE, Answer.CHANGING),  # unless the node brings it in
 ):
     SAID[_status] = _answer
 

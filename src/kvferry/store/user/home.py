@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from ..._core import IndexReader
+from ..._core import Block, IndexReader
+from ...errors import RightsError
 from .. import messages as m
 from ..answers import Answers
 from ..table import Words
@@ -23,11 +24,22 @@ class Home(ABC):
     joined  what the node said
     name    of the node
     reader  reads where the objects lie; None: the node's memory is not mapped here
+    apart   the node is another process: to ask it is to wait for it
     """
 
     joined: m.Joined
     name: str
     reader: IndexReader | None = None
+    apart: bool = True
+
+    @property
+    def writes(self) -> bool:
+        """Does the user's token permit to write?"""
+        return self.joined.rights == "write"
+
+    def read_only(self) -> RightsError:
+        """What to raise where it does not."""
+        return RightsError("the token permits to read alone", cause="read_only", peer=self.name)
 
     @property
     @abstractmethod
@@ -57,9 +69,18 @@ class Home(ABC):
         """Fill the buffers that `room` gives for the objects that are there. Raises as ask does,
         and what transfers raise; TypeError for what is no key."""
 
+    def block(self, key: Key) -> tuple[int | None, Block | None]:
+        """What an index reader says of one key, and the object where it lies; None, None: there is
+        no such reader here. Raises as ask does; TypeError for what is no key."""
+        return None, None
+
     def read_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Found:
         """Fill outs[i] with the object of keys[i], where it is there and fits."""
         return self.read(keys, fitting(outs), watch)
+
+    def lose(self) -> None:
+        """Take the node for gone, if it is reached over a wire. What is under way there fails."""
+        return
 
     @abstractmethod
     def leave(self) -> None:

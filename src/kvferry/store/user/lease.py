@@ -32,11 +32,10 @@ class Lease:
     def of(cls, home: Home, digests: Digests, seconds: float) -> Lease:
         """Ask for one. Blocks; raises what asking raises."""
         asked = now()
-        request = m.Locate(m.column_of(digests), span_of(seconds))
-        located = home.ask(request, m.Located)
-        answers = m.answers_in(located.answers)
+        leased = home.ask(m.Lease(m.column_of(digests), span_of(seconds)), m.Leased)
+        answers = m.answers_in(leased.answers)
         m.check_rows(len(digests), answers)
-        return cls(home, located.ticket, located.lease, asked, answers == Answer.FOUND)
+        return cls(home, leased.ticket, leased.lease, asked, answers == Answer.FOUND)
 
     @property
     def seconds(self) -> float:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ... import _core
 from ...engine import Channel
@@ -16,9 +18,11 @@ from .. import messages as m
 from ..answers import Answer, Answers
 from ..clock import moments
 from ..records import Commits
-from ..table import Words
+from ..table import Ints, Words
+from .beside import DISK, read_beside
 from .found import SAID, Found, Key, Room, Watch
 from .home import Home
+from .namespace import PLAIN, Namespace
 from .stock import Extents
 from .values import Values
 
@@ -29,6 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["Embedded", "Mapped", "Near"]
 
 POOL, INDEX, BELL = "store.pool", "store.index", "store.bell"
+BESIDE = _core.BESIDE
+
+# Reads these rows: what an index reader says, and lengths.
+Reads = Callable[[Ints], tuple[NDArray[np.uint8], Words]]
 
 
 class Near(Home):
@@ -46,30 +54,84 @@ class Near(Home):
 
     def read_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Found:
         codes, lengths = self.reader.get_all(keys, outs)
-        return Found(SAID[codes], lengths)
+
+        def again(rows: Ints) -> tuple[NDArray[np.uint8], Words]:
+            some = rows.tolist()
+            return self.reader.get_all([keys[at] for at in some], [outs[at] for at in some])
+
+        return self._with_beside(keys, codes, lengths, again)
+
+    def block(self, key: Key) -> tuple[int, _core.Block | None]:
+        status, block = self.reader.block(key, self)
+        return self._block_beside(key) if status == BESIDE else (status, block)
+
+    def _block_beside(self, key: Key) -> tuple[int, _core.Block | None]:
+        """ABSENT when it could not be brought in since it is not there; BESIDE for another cause,
+        which is told when it is read."""
+        block: _core.Block | None = None
+
+        def again(_: Ints) -> tuple[NDArray[np.uint8], Words]:
+            nonlocal block
+            status, block = self.reader.block(key, self)
+            return np.array([status], np.uint8), np.zeros(1, np.uint64)
+
+        try:
+            said = np.array([BESIDE], np.uint8)
+            found = self._with_beside([key], said, np.zeros(1, np.uint64), again)
+        except (PeerError, Timeout, ClosedError):
+            return BESIDE, None
+        if block is not None:
+            return _core.HIT, block
+        return (_core.ABSENT if found.answers[0] == Answer.ABSENT else BESIDE), None
+
+    def _with_beside(
+        self, keys: Sequence[Key], codes: NDArray[np.uint8], lengths: Words, again: Reads
+    ) -> Found:
+        """What an index reader said, and what it says of those on the disk once they are here."""
+        answers: Answers = SAID[codes]
+        if BESIDE in codes.tobytes():
+
+            def read(rows: Ints) -> NDArray[np.bool_]:
+                said, lengths[rows] = again(rows)
+                answers[rows] = SAID[said]
+                beside: NDArray[np.bool_] = said == BESIDE
+                return beside
+
+            digests = _core.digest(keys, self.joined.secret)
+            read_beside(self, digests, answers, codes == BESIDE, read)
+        return Found(answers, lengths)
 
     def read(self, keys: Sequence[Key], room: Room, watch: Watch) -> Found:
         """Each is copied while it is held where it lies."""
-        found = Found.all(len(keys), Answer.ABSENT)
-        for at, key in enumerate(keys):
-            status, block = self.reader.block(key, self)
-            found.answers[at] = SAID[status]
-            if block is None:
-                continue
-            with block as memory:
-                found.lengths[at] = memory.nbytes
-                out = room(at, memory.nbytes)
-                if out is None:
-                    found.answers[at] = Answer.TOO_SMALL
-                elif memory.nbytes:
-                    memoryview(out).cast("B")[: memory.nbytes] = memory
-        return found
+
+        def read(rows: Ints) -> tuple[NDArray[np.uint8], Words]:
+            said, lengths = np.empty(len(rows), np.uint8), np.empty(len(rows), np.uint64)
+            for row, at in enumerate(rows.tolist()):
+                said[row], lengths[row] = self._read(keys[at], partial(room, at))
+            return said, lengths
+
+        return self._with_beside(keys, *read(np.arange(len(keys))), read)
+
+    def _read(self, key: Key, room: Callable[[int], Any | None]) -> tuple[int, int]:
+        """What the reader says, and the length."""
+        status, block = self.reader.block(key, self)
+        if block is None:
+            return status, 0
+        with block as memory:
+            out = room(memory.nbytes)
+            if out is None:
+                status = _core.TOO_SMALL
+            elif memory.nbytes:
+                memoryview(out).cast("B")[: memory.nbytes] = memory
+            return status, memory.nbytes
 
 
 class Embedded(Near):
     """The node is in this process: it is called, not asked."""
 
-    def __init__(self, node: Node, service: Service) -> None:
+    apart = False
+
+    def __init__(self, node: Node, service: Service, namespace: Namespace = PLAIN) -> None:
         from ..node import answer, joined, own_user
 
         self._pid = os.getpid()
@@ -77,15 +139,17 @@ class Embedded(Near):
         self._service = service
         self._answer = answer
         self._member: Member = own_user(node)
-        self.joined = joined(node, self._member)
+        self.joined = namespace.joined(joined(node, self._member))
         self.name = node.engine.name
         self._pool = np.uint64(node.pool.address)
         lines, mine = self._member.lines, self._member.region
         assert lines is not None, "own_user maps memory"
         assert mine is not None, "own_user maps memory"
         # Views may be in use when the engine has ended.
-        self._kept = [memoryview(each) for each in (node.pool, node.index_region, mine)]
-        self.reader = _reader(self.joined, node.index_region, node.pool, lines)
+        beside = None if node.tier is None else node.tier.region
+        used = (node.pool, node.index_region, mine, *([] if beside is None else [beside]))
+        self._kept = [memoryview(each) for each in used]
+        self.reader = _reader(self.joined, node.index_region, node.pool, lines, beside)
 
     @property
     def gone(self) -> bool:
@@ -99,8 +163,8 @@ class Embedded(Near):
         return m.expect(kind, self._answer(self._node, self._member, request))
 
     def commit(self, attempts: Words, values: Values, timeout: float | None) -> Answers:
-        digests, _, lengths, parents, ttls = values
-        commits = Commits(attempts, digests, lengths, None, parents, moments(ttls))
+        digests, _, lengths, parents, ttls, attrs = values
+        commits = Commits(attempts, digests, lengths, attrs, parents, moments(ttls))
         return self._node.commit(self._member.number, commits)
 
     def leave(self) -> None:
@@ -111,18 +175,21 @@ class Embedded(Near):
 class Mapped(Near):
     """A node in another process of this host, whose regions are mapped here."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, namespace: Namespace = PLAIN) -> None:
         self._channel = channel
         self.name = channel.peer
-        self.joined = self.ask(m.Join(m.VERSION, mapped=True), m.Joined)
+        self.joined = namespace.joined(self.ask(m.Join(m.VERSION, mapped=True), m.Joined))
         own = f"store.user.{self.joined.user}"
         pool, index, bell, mine = (_Held(channel, name) for name in (POOL, INDEX, BELL, own))
-        self._kept = (pool, index, bell, mine)
+        beside = _Held(channel, DISK) if DISK in channel.regions else None
+        self._kept = (pool, index, bell, mine, beside)
         self._pool = np.uint64(pool.address)
-        desk = mine.address + self.joined.lines
-        self._desk = _core.Desk(desk, mine.length - self.joined.lines, bell.address)
+        self._desk: _core.Desk | None = None
+        if self.writes:
+            desk = mine.address + self.joined.lines
+            self._desk = _core.Desk(desk, mine.length - self.joined.lines, bell.address)
         lines = _core.Lines(mine.address, self.joined.lines)
-        self.reader = _reader(self.joined, index, pool, lines)
+        self.reader = _reader(self.joined, index, pool, lines, beside)
 
     @property
     def gone(self) -> bool:
@@ -132,10 +199,12 @@ class Mapped(Near):
         return m.decode_reply(self._channel.call(m.SERVICE, m.encode(request), timeout), kind)
 
     def commit(self, attempts: Words, values: Values, timeout: float | None) -> Answers:
-        digests, _, lengths, parents, ttls = values
+        digests, _, lengths, parents, ttls, attrs = values
+        if self._desk is None:
+            raise self.read_only()
         deadline = _core.now() + int((10.0 if timeout is None else timeout) * 1e9)
         outcome, answers = self._desk.commit(
-            attempts, digests, lengths, None, parents, moments(ttls), deadline, self._is_gone
+            attempts, digests, lengths, attrs, parents, moments(ttls), deadline, self._is_gone
         )
         if outcome == _core.DESK_DONE:
             return answers
@@ -163,7 +232,11 @@ class _Held:
 
 
 def _reader(
-    joined: m.Joined, index: Region | _Held, pool: Region | _Held, lines: _core.Lines
+    joined: m.Joined,
+    index: Region | _Held,
+    pool: Region | _Held,
+    lines: _core.Lines,
+    beside: Region | _Held | None,
 ) -> _core.IndexReader:
     return _core.IndexReader(
         index.address,
@@ -173,4 +246,5 @@ def _reader(
         joined.pool,
         lines,
         joined.secret,
+        None if beside is None else (beside.address, beside.length),
     )

@@ -15,6 +15,7 @@ from ...errors import ClosedError, Error, PeerError, UsageError
 from .. import messages as m
 from .far import Far
 from .home import Home
+from .namespace import PLAIN, Namespace
 from .near import Mapped
 from .writer import Writer
 
@@ -26,7 +27,7 @@ PATIENCE = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between tries, the last again an
 CONNECT = 3.0  # seconds that one try may take
 
 
-def join(engine: Engine, address: str, path: str = "auto") -> Home:
+def join(engine: Engine, address: str, path: str = "auto", namespace: Namespace = PLAIN) -> Home:
     """Become a user of the node at `address`: with its memory mapped where `path` permits it.
 
     Blocks. Raises what Engine.connect raises, and UsageError where no store answers.
@@ -40,7 +41,7 @@ def join(engine: Engine, address: str, path: str = "auto") -> Home:
         ) from None
     if mapped:
         try:
-            return Mapped(channel)
+            return Mapped(channel, namespace)
         except PeerError as error:
             if error.cause != "no_pid":
                 raise
@@ -48,7 +49,7 @@ def join(engine: Engine, address: str, path: str = "auto") -> Home:
         # that is mapped here: it has to be one over a wire.
         channel.close()
         channel = engine.connect(address, path="tcp/host", timeout=CONNECT)
-    return Far(channel)
+    return Far(channel, namespace)
 
 
 class NodeAt:
@@ -89,6 +90,14 @@ class NodeAt:
         return self._current() or self._join()
 
     @property
+    def writing(self) -> tuple[Home, Writer]:
+        """The same of a user whose token permits to write. Raises RightsError for others."""
+        home, writer = self.both
+        if not home.writes:
+            raise home.read_only()
+        return home, writer
+
+    @property
     def now(self) -> Home | None:
         """The home, if there is one this moment."""
         both = self._both
@@ -122,6 +131,7 @@ class NodeAt:
         writer = Writer(home, self._timeout)
         if self._both is not None:
             past, old = self._both
+            old.close()
             if _user(past) == _user(home):
                 writer.take_over(old)
             self._past.append(_Past(weakref.ref(past), *_user(past)))
@@ -146,9 +156,12 @@ class NodeAt:
         """Give everything back, as far as the node is there to take it. Nobody joins any more."""
         with self._lock:
             both, self._both, self._joining = self._both, None, _closed
-        if both is None or both[0].gone:
+        if both is None:
             return
         home, writer = both
+        writer.close()
+        if home.gone:
+            return
         try:
             writer.give_back()
             home.leave()

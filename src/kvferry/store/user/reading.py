@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from ... import _core, log
 from ...errors import ClosedError, NotQuiet, PathRefused, PeerError, Timeout
 from .. import messages as m
 from ..answers import Answer, Answers, Cause
+from .elsewhere import Elsewhere
 from .found import Found, Key, Room, Watch, fitting
 from .home import Home
 from .node_at import NodeAt
@@ -24,10 +26,9 @@ logger = log.get("kvferry.store")
 # A node that answers so is gone, or as good as gone, for this question.
 UNREACHABLE = (PeerError, Timeout, ClosedError, PathRefused)
 
-NODE_GONE = int(Answer.NODE_GONE)
+PROBE = 1.0  # seconds in which a node that has let us wait must answer before it is asked more
 
-# What another node may still have.
-ELSEWHERE = (Answer.ABSENT, Answer.NODE_GONE, Answer.CORRUPT)
+NODE_GONE = int(Answer.NODE_GONE)
 
 Ask = Callable[[Home], Found]
 
@@ -48,10 +49,10 @@ class Reading:
     raise whose buffers are not quiet.
 
     own     the node that is asked first
-    others  nodes that this one and the user know of beside
+    others  where what is not there may be
     """
 
-    def __init__(self, own: NodeAt, others: Callable[[], Sequence[NodeAt]]) -> None:
+    def __init__(self, own: NodeAt, others: Elsewhere) -> None:
         self._own = own
         self._others = others
 
@@ -77,16 +78,15 @@ class Reading:
     def exists(self, keys: Sequence[Key]) -> Answers:
         """FOUND, ABSENT or NODE_GONE each."""
         answers = self._exists_own(keys)
-        for home in self._reachable(answers):
-            left = np.flatnonzero(np.isin(answers, ELSEWHERE))
-            more = _ask(home, len(left), partial(_exists, keys=_chosen(keys, left)))
+        for node, left in self._others.ways(keys, answers):
+            more = self._asked_at(node, len(left), partial(_exists, keys=_chosen(keys, left)))
             answers[left[more.answers == Answer.FOUND]] = Answer.FOUND
         return answers
 
-    def why(self, keys: Sequence[Key]) -> Why:
+    def why(self, keys: Sequence[Key], tenant: str | None = None) -> Why:
         """Of one key. The first node that has it says so; else the first that knows more than
         nothing."""
-        told = [_why(home, keys) for home in self._homes()]
+        told = [_why(home, keys, tenant) for home in self._homes(keys)]
         for why in told:
             if why.cause is Cause.PRESENT:
                 return why
@@ -109,28 +109,34 @@ class Reading:
         except UNREACHABLE:
             return np.full(len(keys), NODE_GONE, np.uint8)
 
-    def _homes(self) -> Iterator[Home | str]:
-        """Every node there is, by its address where it is gone."""
-        for node in (self._own, *self._others()):
+    def _homes(self, keys: Sequence[Key]) -> Iterator[Home | str]:
+        """The own node and those that may know more, by their addresses where they are gone."""
+        for node in (self._own, *self._others.knowing(keys)):
             try:
                 yield node.home
             except UNREACHABLE:
                 yield node.address
 
-    def _reachable(self, answers: Answers) -> Iterator[Home]:
-        """Other nodes, as long as somebody's key is not found."""
-        for node in self._others():
-            if not np.isin(answers, ELSEWHERE).any():
-                return
-            try:
-                yield node.home
-            except UNREACHABLE:
-                continue
+    def _asked_at(self, node: NodeAt, count: int, ask: Ask) -> Found:
+        """Of another node, which is left alone for some time when it let us wait for nothing."""
+        began = time.monotonic()
+        try:
+            home = node.home
+            if self._others.doubts(node):
+                home.ask(m.Release(b""), m.Told, PROBE)
+            found = _ask(home, count, ask)
+        except UNREACHABLE:
+            found = Found.all(count, Answer.NODE_GONE)
+        if NODE_GONE in found.answers.tobytes():
+            self._others.rest(node, time.monotonic() - began)
+        else:
+            self._others.trust(node)
+        return found
 
     def _elsewhere(self, keys: Sequence[Key], found: Found, room: Room, watch: Watch) -> Found:
-        for home in self._reachable(found.answers):
-            left = np.flatnonzero(np.isin(found.answers, ELSEWHERE))
-            more = _ask(home, len(left), _reads(_chosen(keys, left), left, room, watch))
+        for node, left in self._others.ways(keys, found.answers):
+            reads = _reads(_chosen(keys, left), left, room, watch)
+            more = self._asked_at(node, len(left), reads)
             better = (more.answers != Answer.ABSENT) & (more.answers != Answer.NODE_GONE)
             found.answers[left[better]] = more.answers[better]
             found.lengths[left[better]] = more.lengths[better]
@@ -173,12 +179,12 @@ def _exists(home: Home, keys: Sequence[Key]) -> Found:
     return Found(home.exists(keys), np.zeros(len(keys), np.uint64))
 
 
-def _why(home: Home | str, keys: Sequence[Key]) -> Why:
+def _why(home: Home | str, keys: Sequence[Key], tenant: str | None) -> Why:
     if isinstance(home, str):
         return Why(Cause.NODE_GONE, home)
     column = m.column_of(_core.digest(keys, home.joined.secret))
     try:
-        (cause,) = home.ask(m.Why(column), m.Told).answers
+        (cause,) = home.ask(m.Why(column, tenant), m.Told).answers
         return Why(Cause(cause), home.name)
     except (*UNREACHABLE, ValueError):
         return Why(Cause.NODE_GONE, home.name)

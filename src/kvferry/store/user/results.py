@@ -22,11 +22,15 @@ class Results(Sequence[Answer]):
 
     codes    the same as numbers, u8
     lengths  bytes of each object that was read or stored, or was too large for its buffer; else 0
+    replicas  of a put: how many nodes have each, as far as it was asked for; else None
     """
 
-    def __init__(self, codes: Answers, lengths: Words) -> None:
+    def __init__(
+        self, codes: Answers, lengths: Words, replicas: NDArray[np.uint8] | None = None
+    ) -> None:
         self.codes = codes
         self.lengths = lengths
+        self.replicas = replicas
 
     @property
     def present(self) -> NDArray[np.bool_]:

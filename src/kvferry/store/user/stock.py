@@ -29,12 +29,14 @@ class Extents(NamedTuple):
 class Stock:
     """What is reserved and not used yet, by room. Not thread-safe.
 
-    limit  bytes that it should at most hold, beside what is wanted this moment
+    limit   bytes that it should at most hold, beside what is wanted this moment
+    coming  bytes of an order that is under way, which count as held
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.bytes = 0
+        self.coming = 0
         self._shelves: dict[int, tuple[Words, Words]] = {}  # room -> attempts, offsets
         self._ahead: dict[int, int] = {}  # room -> how many were asked for last
 
@@ -52,10 +54,23 @@ class Stock:
     def ahead(self, room: int) -> int:
         """How many more of this room to ask for, when one has to ask anyhow: each time twice as
         many as the last, as far as the limit lets it."""
-        fits = max(self.limit - self.bytes, 0) // room
-        more = min(2 * self._ahead.get(room, 0) + 1, MOST_AHEAD, fits)
+        more = min(2 * self._ahead.get(room, 0) + 1, MOST_AHEAD, self._fits(room))
         self._ahead[room] = more
         return more
+
+    def lacks(self, room: int, count: int) -> int:
+        """How many to order when so many of this room were taken, lest the next who takes as many
+        has to ask: none if there are enough, or could not be."""
+        lacking = count - self.count(room)
+        fits = self._fits(room)
+        return 0 if lacking <= 0 or lacking > fits else min(lacking + self.ahead(room), fits)
+
+    def count(self, room: int) -> int:
+        """How many there are of this room."""
+        return len(self._shelves.get(room, (NONE, NONE))[0])
+
+    def _fits(self, room: int) -> int:
+        return max(self.limit - self.bytes - self.coming, 0) // room
 
     def put(self, room: int, attempts: Words, offsets: Words) -> None:
         """Reserved, and not used."""

@@ -2,50 +2,50 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 import threading
-import weakref
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import _core, config, log
-from ...engine import Engine, Transfer
+from ... import _core, config
+from ...engine import Engine
 from ...errors import (
     ClosedError,
     Error,
     ForkedError,
-    NoMemory,
     PeerError,
-    RightsError,
-    Unsupported,
     UsageError,
 )
 from .. import messages as m
 from ..answers import Answer, Pin
+from ..codecs.codec import Codec
+from ..directory.directed import Directed
 from ..records import Limits
+from . import alive
 from .addresses import bytes_in, places_of
 from .buffers import flat, flats, writable
+from .elsewhere import Elsewhere
+from .embed import embed, mistake
 from .found import Key, Watch
 from .home import Home
 from .keys import asked, blame, digests_of, same
 from .lease import Lease
-from .near import Embedded
-from .node_at import NodeAt, join
+from .namespace import Namespace
+from .node_at import NodeAt
 from .pending import Pending, Queue
 from .reading import Reading, Why
+from .removal import remove_elsewhere
 from .results import Results, error_of
+from .through import home_at
 from .values import Values
 from .writer import Writer
 
 __all__ = ["Store"]
-
-logger = log.get("kvferry.store")
 
 LIMITS = Limits()
 
@@ -60,8 +60,10 @@ class Store:
 
     address  None: this process is the node. "unix:///path": the node that listens there.
              "kv://host:port": a node elsewhere, asked beside the one of this host if there is one
-    options  of its engine; by default from the environment
-    path     that bytes take to nodes elsewhere, as Engine.connect takes it
+    options    of its engine; by default from the environment
+    path       that bytes take to nodes elsewhere, as Engine.connect takes it
+    namespace  text: keys are those of this namespace and of this codec alone
+    codec      what is stored in place of the values, such as codecs.Zstd(); then there are no views
 
     The rest is for an embedded node alone:
 
@@ -71,6 +73,10 @@ class Store:
     limits   watermarks and others, see Limits
     listen   addresses at which other processes and hosts may use it
     peers    addresses of other nodes, which are asked for what is not here
+    directory  addresses of the directories that know which nodes have what, or a Directed with more
+               about it; asked instead of peers
+    ssd      folder of its own for what does not fit into the pool, and for what outlives the node
+    ssd_size bytes that it may take there
 
     A key is text or bytes. A value is a contiguous buffer, of no bytes at least; it is stored whole
     or not at all, and never changes. Every call may raise ClosedError after `close`, and UsageError
@@ -79,42 +85,62 @@ class Store:
     process that made it.
     """
 
+    def __new__(cls, *_: Any, codec: Codec | None = None, **__: Any) -> Store:
+        """With a codec it is a Coded store."""
+        if codec is None:
+            return super().__new__(cls)
+        from .coded import Coded  # which is a store
+
+        return super().__new__(Coded)
+
     def __init__(
         self,
         address: str | None = None,
         *,
         options: config.Options | None = None,
         path: str = "auto",
+        namespace: str | None = None,
+        codec: Codec | None = None,
         size: int | str = "1GiB",
         policy: str = "lru",
         objects: int | None = None,
         limits: Limits = LIMITS,
         listen: Sequence[str] = (),
         peers: Sequence[str] = (),
+        directory: Sequence[str] | Directed = (),
+        ssd: str | Path | None = None,
+        ssd_size: int | str | None = None,
     ) -> None:
         self._options = options or config.from_environment()
         self._path = path
+        self._namespace = Namespace(namespace, codec).checked()
         self._asked = places_of(address, self._options)
-        if address is not None and (listen or peers):
-            raise UsageError("listen and peers are an embedded node's", cause="not_embedded")
+        if address is not None and (listen or peers or directory or ssd):
+            text = "listen, peers, directory and ssd are an embedded node's"
+            raise UsageError(text, cause="not_embedded")
+        bytes_in(size)  # raises where it is none
         self._node = partial(
-            _embed,
-            size=bytes_in(size),
+            embed,
+            namespace=self._namespace,
+            size=size,
+            ssd=ssd,
+            ssd_size=ssd_size,
             policy=policy,
             objects=objects,
             limits=limits,
             peers=tuple(peers),
+            directory=directory if isinstance(directory, Directed) else Directed(tuple(directory)),
         )
         self._listen = tuple(listen)
         self._lock = threading.Lock()
         self._over: Error | None = None
         self._begin()
-        _open.add(self)
+        alive.began(self)
         try:
             self._own.home  # noqa: B018  whoever asks for a store wants to know that it is there
         except PeerError as gone:
             self.close()
-            raise _mistake(gone) from None
+            raise mistake(gone) from None
         except BaseException:
             self.close()
             raise
@@ -126,25 +152,38 @@ class Store:
         self._own = NodeAt(
             self._asked.own or self._engine.name, self._joining, self._options.call_timeout
         )
-        self._elsewhere: dict[str, NodeAt] = {}
-        self._reading = Reading(self._own, self._others)
+        self._elsewhere = Elsewhere(self._engine, self._own, self._asked.others, self._at)
+        self._reading = Reading(self._own, self._elsewhere)
         self._queue: Queue | None = None
 
     # ---- one key ----
 
     def put(
-        self, key: Key, value: Any, *, ttl: float | None = None, parent: Key | None = None
+        self,
+        key: Key,
+        value: Any,
+        *,
+        ttl: float | None = None,
+        parent: Key | None = None,
+        replicas: int = 1,
     ) -> Answer:
         """Store a value: Answer.STORED, or PRESENT when the key was there, and stays as it was.
 
         ttl     seconds after which it is gone
         parent  the key without which this one is of no use, for the policy "prefix"
+        replicas  how many nodes should have it, 4 at most; see put_batch
 
         Blocks until the node has answered. Raises Full with the cause why there is no room (full,
         leased, pinned, fragmented, index_full, draining), UsageError (too_large), PeerError and
         Timeout: it may be stored or not, and doing it again is harmless.
         """
-        home, writer = self._both()
+        if replicas != 1:
+            parents = None if parent is None else [parent]
+            (stored,) = self.put_batch([key], [value], ttl=ttl, parents=parents, replicas=replicas)
+            if stored > PRESENT:
+                raise error_of(stored, self._own.address)
+            return stored
+        home, writer = self._writing()
         above = None if parent is None else [parent]
         values = Values.of(home.joined.secret, [key], [value], ttl, above)
         if home.reader is not None and home.reader.exists(values.digests)[0] == _core.HIT:
@@ -161,9 +200,9 @@ class Store:
             with block as memory:
                 return bytes(memory)
         if status == _core.ABSENT:
-            found, copies = self._reading.copies_elsewhere([key], _unwatched)
+            found, copies = self._reading.copies_elsewhere([key], None)
         else:
-            found, copies = asked(self._reading.copies, [key], _unwatched)
+            found, copies = asked(self._reading.copies, [key], None)
         if found.answers[0] in (Answer.FOUND, Answer.ABSENT):
             return copies[0]
         raise error_of(Answer(int(found.answers[0])), self._own.address)
@@ -185,9 +224,9 @@ class Store:
             else:
                 if status == _core.HIT:
                     return length
-                if status == _core.ABSENT and not self._others():
+                if status == _core.ABSENT and not self._elsewhere:
                     return None
-        found = asked(self._reading.into, [key], [writable(flat(out))], _unwatched)
+        found = asked(self._reading.into, [key], [writable(flat(out))], None)
         answer = Answer(int(found.answers[0]))
         if answer is Answer.FOUND:
             return int(found.lengths[0])
@@ -205,9 +244,9 @@ class Store:
         status, block = self._block(key)
         if block is not None:
             return block
-        if status == _core.ABSENT and not self._others():
+        if status == _core.ABSENT and not self._elsewhere:
             return nullcontext(None)
-        value = self.get(key)
+        value = Store.get(self, key)  # as it is stored
         return nullcontext(None if value is None else memoryview(value))
 
     def exists(self, key: Key) -> bool:
@@ -215,15 +254,20 @@ class Store:
         return bool(self.exists_batch([key])[0])
 
     def remove(self, key: Key) -> bool:
-        """False: it was not there. Raises Full (leased) when a lease keeps it."""
+        """False: it was not there. Raises Full (leased) when a lease keeps it, and PeerError
+        (node_gone) when a node that may have it did not answer; see remove_batch."""
         answer = self.remove_batch([key])[0]
         if answer in (Answer.REMOVED, Answer.ABSENT):
             return answer is Answer.REMOVED
         raise error_of(answer, self._own.address)
 
-    def why(self, key: Key) -> Why:
-        """Why a key is not there, as far as it is remembered."""
-        return asked(self._checked().why, [key])
+    def why(self, key: Key, *, tenant: str | None = None) -> Why:
+        """Why a key is not there, as far as it is remembered.
+
+        tenant  whose key is meant; Cause.OTHER_TENANT where that is not this user's own, whatever
+                there is. None: this user's
+        """
+        return asked(self._checked().why, [key], tenant)
 
     # ---- many keys ----
 
@@ -234,21 +278,28 @@ class Store:
         *,
         ttl: float | None = None,
         parents: Sequence[Key] | None = None,
+        replicas: int = 1,
     ) -> Results:
-        """Store many: an Answer each, as put gives or raises them."""
-        home, writer = self._both()
-        rows = Values.of(home.joined.secret, keys, values, ttl, parents)
+        """Store many: an Answer each, as put gives or raises them.
+
+        With `replicas` above 1 what was STORED is put to other nodes, too, which the directory
+        chooses. How many have each then stands in `replicas` of the results; fewer than were asked
+        for is no failure, the directory has the rest made up for. Raises UsageError (replicas).
+        """
+        home, writer = self._writing()
+        rows = Values.of(home.joined.secret, keys, values, ttl, parents).wanted(replicas, home)
         answers = np.full(len(keys), PRESENT, np.uint8)
         new = np.arange(len(keys))
         if home.reader is not None:
             new = np.flatnonzero(home.reader.exists(rows.digests) != _core.HIT)
         if len(new):
             answers[new] = writer.put(rows.some(new))
-        return Results(answers, np.where(answers == STORED, rows.lengths, NO_BYTES))
+        achieved = None if replicas == 1 else self._elsewhere.spread(rows, answers, replicas)
+        return Results(answers, np.where(answers == STORED, rows.lengths, NO_BYTES), achieved)
 
     def get_batch(self, keys: Sequence[Key]) -> list[bytes | None]:
         """A copy of each value, None where there is none, for whatever reason."""
-        return asked(self._checked().copies, keys, _unwatched)[1]
+        return asked(self._checked().copies, keys, None)[1]
 
     def get_batch_into(self, keys: Sequence[Key], outs: Sequence[Any]) -> Results:
         """Fill each buffer with the value of its key: FOUND, ABSENT, TOO_SMALL ... each.
@@ -256,7 +307,7 @@ class Store:
         One message to each node that is asked at all. Buffers of keys that are not FOUND are
         unspecified, of ABSENT and TOO_SMALL as they were.
         """
-        return self._get_batch_into(keys, outs, _unwatched)
+        return self._get_batch_into(keys, outs, None)
 
     def exists_batch(self, keys: Sequence[Key]) -> NDArray[np.bool_]:
         """Which are there? Raises PeerError when the own node is gone and one is found nowhere."""
@@ -267,8 +318,11 @@ class Store:
         return found
 
     def remove_batch(self, keys: Sequence[Key]) -> Results:
-        """REMOVED, ABSENT or LEASED each, at the user's own node."""
-        return self._told(keys, lambda digests: m.Remove(digests))
+        """REMOVED, ABSENT, LEASED or NODE_GONE each, at the user's own node and at those of which
+        the directory says that they have it. NODE_GONE: one of these did not answer, and may have
+        it still; doing it again is harmless."""
+        own = self._told(keys, lambda digests: m.Remove(digests))
+        return Results(remove_elsewhere(self._elsewhere, keys, own.codes.copy()), own.lengths)
 
     # ---- while others work ----
 
@@ -279,13 +333,14 @@ class Store:
         *,
         ttl: float | None = None,
         parents: Sequence[Key] | None = None,
+        replicas: int = 1,
     ) -> Pending:
         """The same as put_batch, in a thread of the store. Raises Full when very many wait."""
         self._check()
 
         def put(pending: Pending) -> Results:
             pending.check()
-            return self.put_batch(keys, values, ttl=ttl, parents=parents)
+            return self.put_batch(keys, values, ttl=ttl, parents=parents, replicas=replicas)
 
         return self._calls.start(put)
 
@@ -342,12 +397,12 @@ class Store:
             if self._over is not None:
                 return
             self._over = ClosedError("the store was closed", cause="closed")
-        _open.discard(self)
+        alive.ended(self)
         if self._inherited:
             return  # nothing here is this process's
         if self._queue is not None:
             self._queue.close()
-        for place in (*self._elsewhere.values(), self._own):
+        for place in (self._elsewhere, self._own):
             place.leave()
         self._engine.close()
 
@@ -361,24 +416,13 @@ class Store:
 
     def _joining(self) -> Home:
         if self._asked.own is not None:
-            return join(self._engine, self._asked.own, self._path)
+            return home_at(self._engine, self._asked.own, self._path, self._namespace)
         return self._node(self._engine)
 
-    def _others(self) -> list[NodeAt]:
-        """Nodes that are asked for what the own one has not."""
-        home = self._own.now
-        known = () if home is None else home.joined.peers
-        if not known and not self._asked.others and not self._elsewhere:
-            return []
-        wanted = dict.fromkeys((*self._asked.others, *known))
-        if len(wanted) > len(self._elsewhere):
-            with self._lock:
-                for address in wanted:
-                    if address not in self._elsewhere:
-                        joining = partial(join, self._engine, address, self._path)
-                        timeout = self._options.call_timeout
-                        self._elsewhere[address] = NodeAt(address, joining, timeout)
-        return list(self._elsewhere.values())
+    def _at(self, address: str) -> NodeAt:
+        """A place at a node elsewhere."""
+        joining = partial(home_at, self._engine, address, self._path, self._namespace)
+        return NodeAt(address, joining, self._options.call_timeout)
 
     @property
     def _calls(self) -> Queue:
@@ -403,13 +447,17 @@ class Store:
         if home is None or home.reader is None:
             return None, None
         try:
-            return home.reader.block(key, home)
+            return home.block(key)
         except (TypeError, UnicodeEncodeError) as error:
             raise blame([key], error) from None
 
     def _both(self) -> tuple[Home, Writer]:
         self._check()
         return self._own.both
+
+    def _writing(self) -> tuple[Home, Writer]:
+        self._check()
+        return self._own.writing
 
     def _get_batch_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Results:
         reading = self._checked()
@@ -431,8 +479,8 @@ class Store:
         m.check_rows(len(digests), answers)
         return Results(answers, np.zeros(len(digests), np.uint64))
 
-    def _forked(self) -> None:
-        """In a forked child: the engine is the parent's, and closed here by now."""
+    def forked(self) -> None:
+        """Of alive.Open: the engine is the parent's, and closed here by now."""
         self._lock = threading.Lock()
         if self._over is None and self._asked.own is None:
             self._over = ForkedError("the node is in the parent process", cause="forked")
@@ -442,41 +490,3 @@ class Store:
         with self._lock:
             if self._inherited:
                 self._begin()
-
-
-def _embed(engine: Engine, **wanted: Any) -> Home:
-    from ..node import Node, Service  # who only uses nodes elsewhere does not need it
-
-    node = Node(engine, **wanted)
-    return Embedded(node, Service(node))
-
-
-def _mistake(gone: PeerError) -> BaseException:
-    """What keeps a node from being there, if it is of the caller's doing or of this machine's."""
-    why = gone.__cause__
-    return why if isinstance(why, (UsageError, RightsError, NoMemory, Unsupported)) else gone
-
-
-def _unwatched(transfer: Transfer) -> None:
-    """Nobody will cancel it."""
-
-
-# Stores that are open, for a forked child and for the end of the interpreter.
-_open: weakref.WeakSet[Store] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    for store in list(_open):
-        store._forked()
-
-
-def _close_all() -> None:
-    for store in list(_open):
-        try:
-            store.close()
-        except Exception:
-            logger.exception("closing %r at exit failed", store)
-
-
-os.register_at_fork(after_in_child=_forked)
-atexit.register(_close_all)

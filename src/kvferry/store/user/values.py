@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from ... import _core
+from ...errors import UsageError
 from ..answers import Digests
 from ..table import Ints, Words
 from .buffers import measured
 from .found import Key
 from .keys import digests_of, same, spans
+
+if TYPE_CHECKING:
+    from .home import Home
 
 __all__ = ["Values"]
 
@@ -19,6 +26,7 @@ class Values(NamedTuple):
     lengths  their bytes
     parents  digests of keys without which these are of no use; None: there are none
     ttls     nanoseconds that they live, 0: for ever; None: all do
+    attrs    words that stay with them; None: all 0
     """
 
     digests: Digests
@@ -26,6 +34,7 @@ class Values(NamedTuple):
     lengths: Words
     parents: Digests | None = None
     ttls: Ints | None = None
+    attrs: Words | None = None
 
     @classmethod
     def of(
@@ -47,6 +56,19 @@ class Values(NamedTuple):
         sources, lengths = measured(values)
         return cls(digests, sources, lengths, above, ttls)
 
+    def wanted(self, replicas: int, home: Home) -> Values:
+        """The same, of which so many nodes should have each. Raises UsageError for a number that is
+        none, or where no directory is known."""
+        if replicas == 1:
+            return self
+        if not 1 <= replicas <= _core.PLACES:
+            raise UsageError(f"{replicas} replicas: from 1 to {_core.PLACES}", cause="replicas")
+        if not home.joined.directory:
+            raise UsageError(
+                "replicas are placed by a directory, and none is known", cause="replicas"
+            )
+        return self._replace(attrs=np.full(len(self.lengths), replicas, np.uint64))
+
     def some(self, which: Ints) -> Values:
         if len(which) == len(self.lengths):
             return self
@@ -56,4 +78,5 @@ class Values(NamedTuple):
             self.lengths[which],
             None if self.parents is None else self.parents[which],
             None if self.ttls is None else self.ttls[which],
+            None if self.attrs is None else self.attrs[which],
         )

@@ -11,6 +11,7 @@ from ..answers import Answer, Answers
 from ..extents import room_of, rooms_of
 from ..table import Ints, Words
 from .home import Home
+from .orders import Orders
 from .stock import Extents, Stock
 from .values import Values
 
@@ -37,6 +38,7 @@ class Writer:
         self._capacity = home.joined.pool - home.joined.pool % 64
         self._lock = threading.Lock()
         self._stock = Stock(home.joined.stock)
+        self._orders = Orders()
         self._lost: list[int] = []  # attempts of which it is not known whether they are over
 
     def put_one(self, values: Values, length: int) -> int:
@@ -64,19 +66,25 @@ class Writer:
 
     def give_back(self) -> None:
         """All that was reserved and not used."""
+        self._orders.wait()
         with self._lock:
             attempts = np.concatenate((self._stock.empty(), self._take_lost()))
         if len(attempts):
             self._home.ask(m.Abort(m.column_of(attempts)), m.Told)
 
     def take_over(self, before: Writer) -> None:
-        """What an earlier writer of the same user has reserved, and will not use any more."""
+        """What an earlier writer of the same user has reserved, and will not use any more. It is
+        closed."""
         with before._lock:
             stock, before._stock = before._stock, Stock(0)
             lost = before._take_lost()
         with self._lock:
             self._stock = stock
             self._lost += lost.tolist()
+
+    def close(self) -> None:
+        """Nothing is ordered any more; blocks until what was ordered has come. Idempotent."""
+        self._orders.close()
 
     # ---- steps ----
 
@@ -122,39 +130,69 @@ class Writer:
         return answers, found
 
     def _take_room(self, room: int, count: int) -> Given:
-        """Of one room: from the stock, and what that has not from the node."""
-        with self._lock:
-            attempts, offsets = self._stock.take(room, count)
-            ahead = self._stock.ahead(room) if len(attempts) < count else 0
+        """Of one room: from the stock, and what that has not from the node. What the next one of
+        the kind will want is ordered."""
+        attempts, offsets = self._take_kept(room, count)
         answers = np.full(len(attempts), RESERVED, np.uint8)
-        if len(attempts) == count:
-            return answers, attempts, offsets
-        try:
-            more = self._reserve(room, count - len(attempts), ahead)
-        except BaseException:
-            with self._lock:
-                self._stock.put(room, attempts, offsets)
-            raise
-        return (
-            np.concatenate((answers, more[0])),
-            np.concatenate((attempts, more[1])),
-            np.concatenate((offsets, more[2])),
-        )
+        if len(attempts) < count:
+            try:
+                more = self._reserve(room, count - len(attempts))
+            except BaseException:
+                with self._lock:
+                    self._stock.put(room, attempts, offsets)
+                raise
+            answers = np.concatenate((answers, more[0]))
+            attempts = np.concatenate((attempts, more[1]))
+            offsets = np.concatenate((offsets, more[2]))
+        if answers.tobytes().count(RESERVED) == count:
+            self._order(room, count)
+        return answers, attempts, offsets
 
-    def _reserve(self, room: int, count: int, ahead: int) -> Given:
+    def _take_kept(self, room: int, count: int) -> tuple[Words, Words]:
+        """What the stock has, and what is on its way there."""
+        with self._lock:
+            enough = self._stock.count(room) >= count
+        if not enough:
+            self._orders.wait(room)
+        with self._lock:
+            return self._stock.take(room, count)
+
+    def _reserve(self, room: int, count: int) -> Given:
         """`count` extents; what there is more goes to the stock. When the pool is full, the stock
         of other rooms goes back, and it is asked once more."""
+        with self._lock:
+            ahead = self._stock.ahead(room)
         given = self._ask_for(room, count + ahead)
         with self._lock:
-            idle = self._stock.bytes
+            idle = self._stock.bytes + self._stock.coming
         if idle and RESERVED not in given[0].tobytes():
             self.give_back()
             given = self._ask_for(room, count)
+        self._stow(room, given, count)
+        return given[0][:count], given[1][:count], given[2][:count]
+
+    def _order(self, room: int, count: int) -> None:
+        """While what was taken is written, have the node reserve as much again."""
+        if not self._home.apart:
+            return
+        with self._lock:
+            more = 0 if self._stock.coming else self._stock.lacks(room, count)
+            if more and self._orders.begin(self._fetch, room, more):
+                self._stock.coming = room * more
+
+    def _fetch(self, room: int, count: int) -> None:
+        try:
+            self._stow(room, self._ask_for(room, count), 0)
+        finally:
+            with self._lock:
+                self._stock.coming = 0
+
+    def _stow(self, room: int, given: Given, count: int) -> None:
+        """To the stock, all but the first `count`."""
         answers, attempts, offsets = given
         more = np.flatnonzero(answers[count:] == RESERVED) + count
         with self._lock:
             self._stock.put(room, attempts[more], offsets[more])
-        return answers[:count], attempts[:count], offsets[:count]
 
     def _ask_for(self, room: int, count: int) -> Given:
         with self._lock:

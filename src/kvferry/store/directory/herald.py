@@ -1,0 +1,276 @@
+"""Tells the directory what a node has."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import log
+from ...address import TcpAddress, parse
+from ...errors import Error
+from ..answers import Digests
+from ..clock import now
+from ..messages import column_of, digests_in
+from ..table import Words
+from . import messages as m
+from .copier import Copier
+from .directed import Directed
+from .hosted import ANYWHERE
+from .journal import Changes, Journal, wanted_of
+from .line import Line
+
+if TYPE_CHECKING:
+    from ..node import Node
+
+__all__ = ["Herald", "Moved", "begin"]
+
+logger = log.get("kvferry.directory")
+
+TELL = 0.1  # seconds from one report to the next
+TIMEOUT = 2.0
+PIECE = 1 << 15  # slots or keys of one report
+DRAIN = 512  # keys that are asked about at once
+SHOWN = 8  # of those that were not copied; all of them stand in Moved
+
+
+class Moved(NamedTuple):
+    """What a drain did: how many objects others have now, and the digests of all that nobody else
+    has."""
+
+    elsewhere: int
+    left: Digests
+
+
+class Herald:
+    """Enrolls a node, says that it lives, and reports what came and went, in a thread of its own.
+
+    Whenever the directory is another, or has missed something, all is told anew, from the index,
+    a piece at a time. The node's lock is held for a piece; nobody else's is ever waited for.
+
+    wanted  of the node: where there are directories, what fails together with it, how fast it
+            copies to others on their order
+    """
+
+    def __init__(self, node: Node, wanted: Directed) -> None:
+        self.node = node
+        self.line = Line(node.engine, wanted.addresses, TIMEOUT)
+        self.copier = Copier(node, wanted.copy_rate)
+        self._domain = wanted.domain or node.engine.facts.boot or socket.gethostname()
+        self._began = time.time_ns()
+        self._journal = Journal()
+        self._term = 0  # where the node is enrolled; 0: nowhere
+        self._beat = 0  # ns within which to be heard of
+        self._due = 0  # when the next beat is
+        self._seq = 0
+        self._slot: int | None = None  # up to which the index has been told; None: all of it
+        self._unheard: deque[m.Report] = deque()
+        self._others = False  # there are other nodes, as far as was told in a drain
+        self._over = threading.Event()
+        self._asking = threading.Lock()  # the herald's own: to speak in order
+        with node.clerk:
+            node.witnesses.append(self._journal)
+        self._thread = threading.Thread(target=self._run, name="kvferry-herald", daemon=True)
+        self._thread.start()
+
+    @property
+    def enrolled(self) -> bool:
+        """Does the directory know the node, and all that it has?"""
+        return bool(self._term) and self._slot is None and not self._unheard
+
+    def drain(self, until: int, hurried: Callable[[], bool]) -> Moved:
+        """Take leave, and copy what nobody else has, until then, ns, or until hurried. Blocks."""
+        with self._asking, suppress(Error):
+            self._ask(m.Leave(self._term, ended=False), m.Heard)
+        count, left = 0, [np.zeros((0, 2), np.uint64)]
+        for digests, sizes in self._all():
+            alone = np.ones(len(digests), np.bool_)
+            if now() < until and not hurried():
+                try:
+                    alone = self._copy_if_alone(digests, sizes)
+                except Error as error:
+                    logger.warning("what is here was not copied: %s", error)
+            count += int((~alone).sum())
+            left.append(digests[alone])
+        moved = Moved(count, np.concatenate(left))
+        some = ", ".join(f"{low:016x}{high:016x}" for low, high in moved.left[:SHOWN].tolist())
+        if some and self._others:
+            logger.warning("nobody else has %d objects: %s ...", len(moved.left), some)
+        logger.info("others have %d of %d objects", count, count + len(moved.left))
+        return moved
+
+    def close(self) -> None:
+        """Say that the node has ended, if there is somebody to hear it. Idempotent."""
+        if self._over.is_set():
+            return
+        self._over.set()
+        self._thread.join()
+        self.copier.close()
+        with self._asking, suppress(Error):
+            if self._term:
+                self._ask(m.Leave(self._term, ended=True), m.Heard)
+
+    # ---- rounds ----
+
+    def _run(self) -> None:
+        while not self._over.wait(TELL):
+            try:
+                with self._asking:
+                    self._round()
+            except Error as error:
+                logger.debug("the directory was not told: %s", error)
+            except Exception:  # the next round comes
+                logger.exception("a round of the herald failed")
+
+    def _round(self) -> None:
+        if not self._term:
+            self._enroll()
+        while not self._over.is_set() and self._term and self._tell():
+            if now() >= self._due:
+                self._say_alive()
+        if self._term and now() >= self._due:
+            self._say_alive()
+
+    def _enroll(self) -> None:
+        self._unheard.clear()
+        with self.node.clerk:
+            self._journal.take()
+            free = self.node.catalog.usage().free
+        self._slot, self._seq = 0, 0
+        hello = m.Enroll(
+            version=m.VERSION,
+            began=self._began,
+            address=reachable(self.node.engine.addresses, self.line.addresses),
+            domain=self._domain,
+            capacity=self.node.pool.length,
+            free=free,
+            keys=self.node.slots,
+        )
+        reply = self.line.ask(hello, m.Enrolled)
+        if isinstance(reply, m.Enrolled):
+            self._term, self._beat, self._due = reply.term, reply.beat, now() + reply.beat // 2
+            self.copier.forget()
+            logger.info("known to the directory %s as %d", self.line.where(), reply.number)
+
+    def _tell(self) -> bool:
+        """One report; False: there is no more to tell for now."""
+        if not self._unheard:
+            self._write_down()
+        if not self._unheard:
+            return False
+        heard = self._ask(self._unheard[0], m.Heard)
+        if heard is not None and heard.void:
+            void = digests_in(heard.void)
+            self.node.take_out(void)
+            logger.info("%d objects were removed while this node was away", len(void))
+        if self._unheard:  # else all is to be told anew
+            self._unheard.popleft()
+        return bool(self._unheard) or self._slot is not None
+
+    def _write_down(self) -> None:
+        """Reports of what happened, and of a piece of the index as it is after that."""
+        with self.node.clerk:
+            news = self._journal.take()
+            piece = [] if self._slot is None or news is None else [self._piece(self._slot)]
+        if news is None:
+            logger.info("more has changed than can be told: all is told anew")
+            self._term = 0
+            return
+        changes = Changes.of([news, *piece])
+        whole = bool(piece) and self._slot is None
+        for first in range(0, max(len(changes.digests), whole), PIECE):
+            digests, wanted = (column[first : first + PIECE] for column in changes)
+            last = whole and first + PIECE >= len(changes.digests)
+            columns = column_of(digests), column_of(wanted)
+            self._unheard.append(m.Report(self._term, self._seq, last, *columns))
+            self._seq += 1
+
+    def _piece(self, slot: int) -> Changes:
+        """With the node's lock."""
+        entries = self.node.scan(slot, PIECE)
+        entries = entries[~entries["marked"]]
+        slot += PIECE
+        self._slot = None if slot >= self.node.slots else slot
+        return Changes(np.array(entries["digest"]), wanted_of(entries))
+
+    def _say_alive(self) -> None:
+        with self.node.clerk:
+            free = self.node.catalog.usage().free
+        heard = self._ask(m.Beat(self._term, free, self.copier.room), m.Heard)
+        self._due = now() + self._beat // 2
+        if heard is not None:
+            self.copier.order(heard.orders)
+
+    def _ask(self, request: m.Request, kind: type[m.R]) -> m.R | None:
+        """None: the directory wants all anew."""
+        reply = self.line.ask(request, kind)
+        if isinstance(reply, kind):
+            return reply
+        self._term = 0
+        self._unheard.clear()
+        return None
+
+    # ---- draining ----
+
+    def _all(self) -> list[tuple[Digests, Words]]:
+        """Digests and lengths of all that is here."""
+        with self.node.clerk:
+            entries = self.node.index.scan(0, self.node.index.capacity)
+        digests, lengths = np.array(entries["digest"]), np.array(entries["length"])
+        pieces = range(0, len(digests), DRAIN)
+        return [(digests[at : at + DRAIN], lengths[at : at + DRAIN]) for at in pieces]
+
+    def _copy_if_alone(self, digests: Digests, sizes: Words) -> NDArray[np.bool_]:
+        """Of which nobody else has a copy afterwards."""
+        columns = column_of(digests), column_of(sizes)
+        epoch = self.node.engine.epoch
+        placed = self.line.ask(m.Choose(epoch, 1, *columns), m.Placed)
+        alone = np.ones(len(digests), np.bool_)
+        if not isinstance(placed, m.Placed):
+            return alone
+        targets = m.places_in(placed, len(digests))[:, 0]
+        self._others = placed.members > 1
+        alone[m.held_in(placed, len(digests)) != 0] = False
+        for number in np.unique(targets[targets != 0]).tolist():
+            some = np.flatnonzero(targets == number)
+            copied = self.copier.copy(placed.nodes[number], digests[some], paced=False)
+            alone[some[copied]] = False
+        return alone
+
+
+def begin(node: Node) -> Herald | None:
+    """Of a node that others reach, and that knows of a directory."""
+    wanted = node.directory
+    return Herald(node, wanted) if wanted.addresses and node.engine.addresses else None
+
+
+def reachable(addresses: tuple[str, ...], towards: tuple[str, ...]) -> str:
+    """Under which of its addresses others reach an engine: over tcp, if it listens there; where it
+    listens everywhere, under that from which it reaches `towards`."""
+    tcp = [each for each in map(parse, addresses) if isinstance(each, TcpAddress)]
+    if not tcp:
+        return addresses[0]
+    host = _own_host(towards) if tcp[0].host in ANYWHERE else tcp[0].host
+    return str(TcpAddress(host, tcp[0].port))
+
+
+def _own_host(towards: tuple[str, ...]) -> str:
+    """No packet is sent."""
+    for other in map(parse, towards):
+        if isinstance(other, TcpAddress):
+            family = socket.AF_INET6 if ":" in other.host else socket.AF_INET
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                try:
+                    probe.connect((other.host, other.port))
+                except OSError:
+                    continue
+                host: str = probe.getsockname()[0]
+                return host
+    return socket.gethostname()

@@ -1,0 +1,249 @@
+"""Where to look for what the own node has not, and where to put what others should have, too."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ... import _core, log
+from ...engine import Engine
+from ...errors import ClosedError, Error
+from .. import messages as m
+from ..answers import Answer, Answers
+from ..directory import messages as d
+from ..directory.line import GONE, Line
+from .found import Key
+from .node_at import NodeAt
+from .values import Values
+
+__all__ = ["ELSEWHERE", "Elsewhere"]
+
+logger = log.get("kvferry.store")
+
+Rows = NDArray[np.intp]
+
+TIMEOUT = 1.0  # seconds that a directory may take
+REST = 4  # times as long as a node let us wait for nothing, it is not asked again
+LONGEST_REST = 10.0  # seconds
+ALONE = 1.0  # seconds for which a directory is not asked again that knows of no other node
+ELSEWHERE = (Answer.ABSENT, Answer.NODE_GONE, Answer.CORRUPT)  # what others may still have
+MAY_BE = np.isin(np.arange(256), ELSEWHERE)
+NOBODY: Rows = np.zeros(0, np.intp)
+STORED, PRESENT = int(Answer.STORED), int(Answer.PRESENT)
+
+
+class Elsewhere:
+    """Other nodes: those that a directory tells for a key or, where none answers, those that the
+    own node and the user know of. Thread-safe.
+
+    own    the node that is asked first, and tells whom to ask then
+    named  addresses that the user knows of
+    reach  makes a place at the node at an address
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        own: NodeAt,
+        named: Sequence[str],
+        reach: Callable[[str], NodeAt],
+    ) -> None:
+        self._engine = engine
+        self._own = own
+        self._named = tuple(named)
+        self._reach = reach
+        self._lock = threading.Lock()
+        self._joined: m.Joined | None = None
+        self._places: dict[str, NodeAt] = {}
+        self._epochs: dict[str, int] = {}  # which life of a node each is a place at, where told
+        self._resting: dict[str, float] = {}  # nodes that did not answer: until when they rest
+        self._line: Line | None = None
+        self._alone = 0.0  # until when nobody else is known to be there
+
+    def __bool__(self) -> bool:
+        """Is there anybody to be asked?"""
+        told = self._told()
+        if told is None or not (told.peers or told.directory):
+            return bool(self._named)
+        return bool(self._named or told.peers or time.monotonic() >= self._alone)
+
+    def nodes(self) -> list[NodeAt]:
+        """Those that are asked without a directory."""
+        told = self._told()
+        known = () if told is None else told.peers
+        return [self._at(address) for address in dict.fromkeys((*self._named, *known))]
+
+    def knowing(self, keys: Sequence[Key]) -> list[NodeAt]:
+        """Those that may have one of these or tell why it is not there."""
+        directed = self._directed(keys, np.arange(len(keys))) if self else None
+        return self.nodes() if directed is None else [node for node, _ in directed]
+
+    def told(self, keys: Sequence[Key]) -> Iterator[tuple[NodeAt, Rows]]:
+        """Where the directory says that these are, beside the own node; nowhere if none answers."""
+        directed = self._directed(keys, np.arange(len(keys))) if self else None
+        return directed or iter(())
+
+    def ways(self, keys: Sequence[Key], answers: Answers) -> Iterator[tuple[NodeAt, Rows]]:
+        """Node after node, each with the rows of the keys that it may have, as long as `answers`,
+        which is looked at again each time, has some that were not found."""
+        left = _left(answers) if self else NOBODY
+        if not len(left):
+            return
+        everywhere = ((node, np.arange(len(answers))) for node in self.nodes())
+        for node, rows in self._directed(keys, left) or everywhere:
+            left = np.intersect1d(rows, _left(answers))
+            if len(left) and not self._rests(node):
+                yield node, left
+
+    def rest(self, node: NodeAt, waited: float) -> None:
+        """It was waited for, so many seconds, and did not answer. The second time the way there is
+        given up: after a cut, TCP tries again as late as the cut was long."""
+        home = node.now
+        if self.doubts(node) and home is not None:
+            home.lose()
+        self._resting[node.address] = time.monotonic() + min(REST * waited, LONGEST_REST)
+
+    def doubts(self, node: NodeAt) -> bool:
+        """Did it not answer last time?"""
+        return node.address in self._resting
+
+    def trust(self, node: NodeAt) -> None:
+        """It has answered."""
+        self._resting.pop(node.address, None)
+
+    def spread(self, values: Values, answers: Answers, copies: int) -> NDArray[np.uint8]:
+        """Put what was STORED at the own node to others, that `copies` nodes have it: how many do,
+        0 of what is not there at all. Blocks; what other nodes refuse is lacking."""
+        achieved = (answers <= PRESENT).astype(np.uint8)
+        for _, there in _pieces(np.flatnonzero(achieved), d.CHOICES):
+            placed = self._chosen(values.some(there), copies - 1)
+            if placed is None:
+                break
+            achieved[there] += d.held_in(placed, len(there))
+            targets = d.places_in(placed, len(there)) * (answers[there] == STORED)[:, None]
+            for number, where in placed.nodes.items():
+                rows = there[(targets == number).any(1)]
+                if len(rows):
+                    achieved[rows] += self._put(where, values.some(rows))
+        return achieved
+
+    def leave(self) -> None:
+        with self._lock:
+            places, self._places = list(self._places.values()), {}
+        for place in places:
+            place.leave()
+
+    # ---- steps ----
+
+    def _told(self) -> m.Joined | None:
+        """By the own node, also when it is gone."""
+        home = self._own.now
+        if home is not None:
+            self._joined = home.joined
+        return self._joined
+
+    def _at(self, address: str) -> NodeAt:
+        place = self._places.get(address)
+        if place is None:
+            with self._lock:
+                place = self._places.setdefault(address, self._reach(address))
+        return place
+
+    def _told_at(self, where: d.Where) -> NodeAt:
+        """Of a node's later life nothing is known from the earlier one, such as not to try it."""
+        past = None
+        with self._lock:
+            if self._epochs.get(where.address) != where.epoch:
+                self._epochs[where.address] = where.epoch
+                past = self._places.pop(where.address, None)
+                self._resting.pop(where.address, None)
+        if past is not None:
+            past.leave()
+        return self._at(where.address)
+
+    def _asking(self) -> Line | None:
+        told = self._told()
+        if told is None or not told.directory:
+            return None
+        line = self._line
+        if line is None or line.addresses != told.directory:
+            line = self._line = Line(self._engine, told.directory, TIMEOUT)
+        return line
+
+    def _directed(self, keys: Sequence[Key], left: Rows) -> Iterator[tuple[NodeAt, Rows]] | None:
+        """Where the directory says that they are; None: there is none that answers."""
+        line, told = self._asking(), self._told()
+        if line is None or told is None:
+            return None
+        if time.monotonic() < self._alone:
+            return iter(())
+        digests = _core.digest([keys[at] for at in left.tolist()], told.secret)
+        try:
+            parts = [
+                (rows, line.ask(d.Lookup(m.column_of(digests[some])), d.Placed))
+                for some, rows in _pieces(left, d.MOST)
+            ]
+        except ClosedError:
+            raise
+        except Error as error:
+            logger.info("no directory answered: %s", error)
+            return None
+        found = [(rows, placed) for rows, placed in parts if isinstance(placed, d.Placed)]
+        if all(placed.members <= 1 for _, placed in found):
+            self._alone = time.monotonic() + ALONE
+        return self._places_of(found, told.epoch)
+
+    def _places_of(
+        self, found: list[tuple[Rows, d.Placed]], own: int
+    ) -> Iterator[tuple[NodeAt, Rows]]:
+        """First where each key was named first. The own node has been asked."""
+        for rows, placed in found:
+            places = d.places_in(placed, len(rows))
+            for column in range(_core.PLACES):
+                for number, where in placed.nodes.items():
+                    some = rows[places[:, column] == number]
+                    if len(some) and where.epoch != own:
+                        yield self._told_at(where), some
+
+    def _chosen(self, values: Values, copies: int) -> d.Placed | None:
+        line, told = self._asking(), self._told()
+        if line is None or told is None:
+            return None
+        columns = m.column_of(values.digests), m.column_of(values.lengths)
+        try:
+            placed = line.ask(d.Choose(told.epoch, copies, *columns), d.Placed)
+        except GONE as error:
+            logger.info("no directory answered: %s", error)
+            return None
+        return placed if isinstance(placed, d.Placed) else None
+
+    def _rests(self, node: NodeAt) -> bool:
+        return time.monotonic() < self._resting.get(node.address, 0.0)
+
+    def _put(self, where: d.Where, values: Values) -> NDArray[np.bool_]:
+        node, began = self._told_at(where), time.monotonic()
+        if self._rests(node):
+            return np.zeros(len(values.lengths), np.bool_)
+        try:
+            answers = node.both[1].put(values)
+        except Error as error:
+            logger.info("%s took no copies: %s", where.address, error)
+            self.rest(node, time.monotonic() - began)
+            return np.zeros(len(values.lengths), np.bool_)
+        good: NDArray[np.bool_] = answers <= PRESENT
+        return good
+
+
+def _left(answers: Answers) -> Rows:
+    return np.flatnonzero(MAY_BE[answers])
+
+
+def _pieces(left: Rows, most: int) -> Iterator[tuple[slice, Rows]]:
+    """As many as a message may name."""
+    for first in range(0, len(left), most):
+        some = slice(first, first + most)
+        yield some, left[some]
