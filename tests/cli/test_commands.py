@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 import kvferry
+from kvferry import _core
 from kvferry.bench import measure
 from kvferry.bench import run as runner
 from kvferry.bench.result import Costs
@@ -77,6 +78,8 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return Costs(1.0, 1.0, 1.0, 1.0, 1.0, memory, 1, 0)
 
     monkeypatch.setattr(runner, "measure_costs", no_costs)
+    # It would be so for all of this process, and other tests look into it.
+    monkeypatch.setattr(_core, "process_conceal", lambda: 0)
 
     def run(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["kvferry", *arguments])
@@ -210,6 +213,8 @@ def test_a_side_is_shrunk_with_a_word(command: Command, monkeypatch: pytest.Monk
         (["--peers", "3"], "--peers belongs to --pattern"),
         (["--plot", "picture.gif"], "cannot draw picture.gif: know .png, .svg, .pdf"),
         (["acl", "--ab"], "acl goes without --ab"),
+        (["ssd", "--ab"], "ssd goes without --ab"),
+        (["ssd", "/nowhere/at/all"], "no folder /nowhere/at/all"),
         (["acl", "--blocks", "4KiB"], "acl goes without --blocks"),
         (["acl", "--json", "/nowhere/at/all.json"], "cannot write /nowhere/at/all.json"),
         (["--ab", "--pattern", "pairwise"], "--ab goes without --pattern"),

@@ -11,6 +11,7 @@ from .. import __version__
 from ..errors import Error
 from .bench import bench
 from .compat import compat
+from .directory import directory
 from .doctor import doctor
 from .explain import explain
 from .node import node, why
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command()(bench)
 app.command()(compat)
+app.command()(directory)
 app.command()(doctor)
 app.command()(explain)
 app.command()(node)

@@ -37,16 +37,20 @@ PIPE_WIDTH = 160
 CACHES = 4
 PEERS = 2
 OBJECTS = 200_000
+KEYS = 1_000_000  # of a directory
 STORE_SIDES = 4  # pairs of sides' worth of memory that a store has, and its users, and yardsticks
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="sweep, layout, trace, acl or store")] = "sweep",
+    what: Annotated[
+        str, typer.Argument(help="sweep, layout, trace, acl, store, ssd, codecs or directory")
+    ] = "sweep",
     of: Annotated[
         str | None,
         typer.Argument(
             help="layout: deepseek-r1, llama-3-8b, qwen3-8b or smollm2-135m; "
-            "trace: a file of requests, JSON lines, plain or gzip"
+            "trace: a file of requests, JSON lines, plain or gzip; "
+            "ssd: a folder on the disk, this one if none is given"
         ),
     ] = None,
     paths: Annotated[
@@ -111,8 +115,16 @@ def bench(
     acl: what submitting to ACL costs above ACL's own calls. No card is needed for that, and it says
     nothing about one.
 
+    codecs: how much smaller codecs make KV blocks, how fast, and how far off what is read is.
+
     store: what a store's calls cost in the node's process, in another one of its host and over tcp,
     and what an object costs in memory.
+
+    ssd: what the log of an SSD tier reaches of what plain loops past the page cache reach. The disk
+    has to have room for twice the size.
+
+    directory: lookups a second, bytes a key, and how long a new directory takes until it knows all;
+    of --objects keys, a million by default.
     """
     from ..bench.cases import Plan, cases
     from ..bench.peers import parse_peers
@@ -149,7 +161,29 @@ def bench(
         tasks = Tasks(side, seconds, objects or OBJECTS)
         _finish(store_costs(tasks, rivals, json, _open_console()))
         return
-    choices |= {"--peer": not peer, "--objects": objects is None}
+    choices["--peer"] = not peer
+    if what == "directory":
+        from ..bench.store.directory import Plan as Keys
+        from .directory_costs import directory_costs
+
+        more = {"--ab": not ab, "--layout": layout is None, "--size": size == SIZE}
+        _check_alone("directory", {**choices, **more})
+        _finish(directory_costs(Keys(objects or KEYS, seconds), json, _open_console()))
+        return
+    choices["--objects"] = objects is None
+    if what == "ssd":
+        from .ssd_costs import ssd_costs
+
+        _check_alone("ssd", {**choices, "OF": True, "--ab": not ab, "--layout": layout is None})
+        _finish(ssd_costs(Path(of or "."), parse_size(size), json, _open_console()))
+        return
+    if what == "codecs":
+        from .codec_costs import codec_costs
+
+        more = {"--ab": not ab, "--layout": layout is None, "--size": size == SIZE}
+        _check_alone("codecs", {**choices, **more})
+        _finish(codec_costs(seconds, json, _open_console()))
+        return
     if what == "acl":
         from .acl_costs import acl_costs
 
@@ -297,7 +331,9 @@ def _moved(
 
     if what not in ("sweep", "layout", "trace"):
         raise UsageError(
-            f"unknown bench {what!r}: know sweep, layout, trace, acl, store", cause="bench"
+            f"unknown bench {what!r}: know sweep, layout, trace, acl, store, ssd, codecs, "
+            "directory",
+            cause="bench",
         )
     if (of is None) != (what == "sweep"):
         lacks = {

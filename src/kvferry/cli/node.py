@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..config import Options, from_environment
-from ..errors import UsageError
+from ..errors import Unsupported, UsageError
 
 if TYPE_CHECKING:
     from ..store import Cause
+    from ..store.ssd import Ssd
 
 __all__ = ["node", "why"]
 
@@ -31,7 +34,8 @@ _MEANS = {
     "drained": "the node was drained",
     "node_gone": "its node is not there",
     "corrupt": "its bytes were not what was stored",
-    "other_tenant": "it belongs to another tenant",
+    "other_tenant": "that is not the tenant of your token",
+    "unreadable": "the disk that holds it could not be read",
 }
 
 
@@ -48,9 +52,37 @@ def node(
         list[str] | None,
         typer.Option(help="address of another node that users ask, too; more than once"),
     ] = None,
+    directory: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="address of a directory, which users ask instead of all other nodes; more than "
+            "once [default: the node itself is one, if it listens at a host:port and has no peers]",
+            show_default=False,
+        ),
+    ] = None,
+    domain: Annotated[
+        str, typer.Option(help="nodes of one domain fail together", show_default="the machine")
+    ] = "",
+    copy_rate: Annotated[
+        str, typer.Option(help="bytes a second to other nodes, when the directory wants it")
+    ] = "64MiB",
     policy: Annotated[str, typer.Option(help="lru, s3fifo or prefix")] = "lru",
     objects: Annotated[
         int | None, typer.Option(help="how many at most", show_default="as many as of 8 KiB")
+    ] = None,
+    ssd: Annotated[
+        Path | None,
+        typer.Option(help="a folder of the node's own, for what does not fit into the pool"),
+    ] = None,
+    ssd_size: Annotated[
+        str | None, typer.Option(help="bytes that it may take there, such as 100GiB")
+    ] = None,
+    tenants: Annotated[
+        Path | None,
+        typer.Option(
+            help="a file that tells of tenants, each with a token and a pool of its own; --dram is "
+            "of those with the node's own token"
+        ),
     ] = None,
     grace: Annotated[
         float, typer.Option(help="seconds that leases have to end when the node is stopped")
@@ -58,8 +90,10 @@ def node(
 ) -> None:
     """Keep this host's store, until SIGINT or SIGTERM; then drain it and end. A second one ends it
     at once."""
+    from ..store.directory import Directed
     from ..store.user.addresses import bytes_in
 
+    _conceal()
     if not 0 <= grace <= LONGEST_GRACE:
         raise UsageError(f"a grace of {grace} seconds is none", cause="grace")
     addresses = listen or [_default_address(from_environment())]
@@ -68,30 +102,68 @@ def node(
         "policy": policy,
         "objects": objects,
         "peers": tuple(peer or ()),
+        "directory": Directed(tuple(directory or ()), domain, bytes_in(copy_rate)).checked(),
+        "ssd": _own_disk(ssd, ssd_size, tenants),
     }
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)  # in the threads to come, too
     try:
-        _keep(addresses, wanted, dram, grace)
+        _keep(addresses, wanted, tenants, ssd, dram, grace)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _keep(addresses: list[str], wanted: dict[str, Any], dram: str, grace: float) -> None:
+def _own_disk(folder: Path | None, size: str | None, tenants: Path | None) -> Ssd | None:
+    """What of it is for those with the node's own token; a folder alone can be its tenants'."""
+    from ..store.ssd import ssd_of
+    from ..store.user.addresses import bytes_in
+
+    if tenants is not None and size is None:
+        return None
+    return ssd_of(folder, None if size is None else bytes_in(size))
+
+
+def _conceal() -> None:
+    """Before a secret is here: nobody of this user looks into the process."""
+    from .. import _core
+
+    code = _core.process_conceal()
+    if code:
+        raise Unsupported(
+            f"this process cannot be kept from others: {os.strerror(code)}", cause="dumpable"
+        )
+
+
+def _keep(
+    addresses: list[str],
+    wanted: dict[str, Any],
+    file: Path | None,
+    ssd: Path | None,
+    dram: str,
+    grace: float,
+) -> None:
     """Such a node, until a signal comes, which this thread alone takes."""
     from ..engine import Engine
-    from ..store.node import Node, Service
+    from ..store.directory import hosted
+    from ..store.node import Node, Nodes, load
 
-    with Engine(*addresses, options=from_environment()) as engine:
-        service = Service(Node(engine, **wanted))
+    plans = {} if file is None else load(file)
+    tenants = {name: plan.tenant for name, plan in plans.items()}
+    how = {name: wanted[name] for name in ("policy", "peers")}
+    with (
+        Engine(*addresses, options=from_environment(), tenants=tenants) as engine,
+        hosted(engine, wanted["directory"], wanted["peers"]) as directory,
+    ):
+        wanted = {**wanted, "directory": directory}
+        nodes = Nodes(engine, Node(engine, **wanted), plans, ssd, **how)
         try:
             print(f"kvferry node: {dram} at {', '.join(engine.addresses)}", flush=True)
             signal.sigwait(ENDS)
             for end in ENDS:  # also where a thread of some library takes it
-                signal.signal(end, lambda *_: service.hurry())
+                signal.signal(end, lambda *_: nodes.hurry())
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
-            service.close(grace)
-        finally:  # before the engine, whose memory its threads work in
-            service.close()
+            nodes.close(grace)
+        finally:  # before the engine, whose memory their threads work in
+            nodes.close()
 
 
 def why(
@@ -100,13 +172,14 @@ def why(
         str | None,
         typer.Option(help="address of a node [default: this host's]", show_default=False),
     ] = None,
+    tenant: Annotated[str | None, typer.Option(help="whose key is meant, if not one's own")] = None,
 ) -> None:
     """Tell why a key is not in the store. Exit status 0: it is there, 1: it is not."""
     from ..store import Cause, Store
 
     options = from_environment()
     with Store(at or _default_address(options), options=options) as store:
-        found = store.why(key)
+        found = store.why(key, tenant=tenant)
     where = "" if found.node is None else f" ({found.node})"
     print(f"{key}: {_name(found.cause)}: {_MEANS[_name(found.cause)]}{where}")
     if found.cause is not Cause.PRESENT:

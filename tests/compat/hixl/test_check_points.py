@@ -170,7 +170,8 @@ def test_5_streams_are_reused_and_none_is_lost(side: MakeSide, by_coprocessor: b
             pass
         # Threads aside: one that serves peers may begin at any time, for good.
         now = {name: size for name, size in holdings().items() if not name.startswith("thread")}
-        assert before is None or now == before
+        # What an earlier round let go of may have ended only now.
+        assert before is None or all(size <= before.get(name, 0) for name, size in now.items())
         before = now
 
 

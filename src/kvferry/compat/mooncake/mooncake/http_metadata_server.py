@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from .metadata_keys import VALUE_MAX, Answer, Keys
@@ -38,6 +38,7 @@ class MetadataServer(ThreadingHTTPServer):
 
     def __init__(self, host: str, port: int) -> None:
         self.keys = Keys()
+        self._over = False
         self._places = threading.BoundedSemaphore(AT_ONCE)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), Handler)
@@ -47,6 +48,14 @@ class MetadataServer(ThreadingHTTPServer):
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def end(self, number: int, frame: object) -> None:
+        """A signal's handler: serve_forever ends soon, between two requests."""
+        self._over = True
+
+    def service_actions(self) -> None:
+        if self._over:
+            raise SystemExit(0)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if not self._places.acquire(blocking=False):
@@ -163,19 +172,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--log-level", default="INFO", choices=levels)
     asked = parser.parse_args(arguments)
     logging.basicConfig(level=asked.log_level, format="%(asctime)s %(message)s")
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _stop)
     try:
         server = MetadataServer(asked.host, asked.port)
     except OSError as error:
         parser.exit(1, f"{parser.prog}: {asked.host}:{asked.port}: {error.strerror}\n")
     with server:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, server.end)
         logger.info("listening on %s:%d", *server.server_address[:2])
         server.serve_forever()
-
-
-def _stop(number: int, frame: object) -> NoReturn:
-    raise SystemExit(0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,58 @@
+"""``kvferry directory``."""
+
+from __future__ import annotations
+
+import signal
+from typing import Annotated
+
+import typer
+
+from ..config import from_environment
+from ..errors import UsageError
+
+__all__ = ["directory"]
+
+ENDS = {signal.SIGINT, signal.SIGTERM}
+ROWS = 1 << 26
+
+
+def directory(
+    listen: Annotated[
+        list[str],
+        typer.Option(help="host:port or unix:///path, more than once", show_default=False),
+    ],
+    keys: Annotated[int, typer.Option(help="how many it remembers at most")] = ROWS,
+    etcd: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="endpoint of an etcd through which several elect a leader; more than once"
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="names the directories that elect one of them")
+    ] = None,
+) -> None:
+    """Keep track of which nodes have which keys, until SIGINT or SIGTERM."""
+    if bool(etcd) != bool(cluster):
+        raise UsageError("--etcd and --cluster belong together", cause="cluster")
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)  # in the threads to come, too
+    try:
+        _keep(listen, keys, etcd or [], cluster or "")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _keep(addresses: list[str], keys: int, etcd: list[str], cluster: str) -> None:
+    from ..engine import Engine
+    from ..store.directory import Alone, Lead, Service
+    from ..store.directory.election import Election
+
+    with Engine(*addresses, options=from_environment()) as engine:
+        found = engine.addresses
+        lead: Lead = Election(etcd, cluster, found) if etcd else Alone(found)
+        service = Service(engine, lead, rows=keys)
+        try:
+            print(f"kvferry directory: at {', '.join(found)}", flush=True)
+            signal.sigwait(ENDS)
+        finally:
+            service.close()
