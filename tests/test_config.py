@@ -122,6 +122,16 @@ def test_the_environment_of_the_process_is_the_default(monkeypatch: pytest.Monke
     assert from_environment().copy_engines == 5
 
 
+def test_tls_is_three_files_and_a_switch() -> None:
+    names = ("TLS_CERT", "TLS_KEY", "TLS_CA")
+    options = from_environment({**HOME, **{f"KVFERRY_{name}": f"/{name}" for name in names}})
+    files = (options.tls_cert, options.tls_key, options.tls_ca)
+    assert files == (Path("/TLS_CERT"), Path("/TLS_KEY"), Path("/TLS_CA"))
+    assert options.tls_check_host
+    options = from_environment({**HOME, "KVFERRY_TLS_CERT": "", "KVFERRY_TLS_CHECK_HOST": "0"})
+    assert (options.tls_cert, options.tls_check_host) == (None, False)
+
+
 def test_options_are_frozen() -> None:
     options = Options(token_file=Path("/t"))
     with pytest.raises(AttributeError):

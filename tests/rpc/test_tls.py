@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import random
 import select
 import socket
 import ssl
@@ -19,6 +20,7 @@ import pytest
 
 pytest.importorskip("cryptography", reason="certificates are made with the cryptography package")
 
+from kvferry.address import TcpAddress
 from kvferry.config import Options
 from kvferry.errors import ClosedError, Error, PeerError, RightsError, Timeout, UsageError
 from kvferry.rpc import Connection, Poller, Tls, peer, relay, tls
@@ -105,7 +107,7 @@ def client(papers: Papers) -> Iterator[Tls]:
 
 
 def dial(client: Tls, place: tuple[str, int], host: str = HERE) -> socket.socket:
-    return client.dial(socket.create_connection(place), host, 10.0)
+    return client.dial(socket.create_connection(place), TcpAddress(host, place[1]), 10.0)
 
 
 Ends = tuple[socket.socket, socket.socket]
@@ -319,10 +321,7 @@ def test_the_name_that_was_dialled_stands_in_the_certificate(
         for host in (HERE, "localhost"):
             with pytest.raises(RightsError, match=f"not valid for '{host}'") as caught:
                 dial(made(papers), server.place, host)
-            assert (caught.value.cause, caught.value.peer) == (
-                "tls",
-                "{}:{}".format(*server.place),
-            )
+            assert (caught.value.cause, caught.value.peer) == ("tls", f"{host}:{server.place[1]}")
         dial(made(papers), server.place, "elsewhere").close()
         dial(made(papers, check_host=False), server.place).close()
 
@@ -398,7 +397,7 @@ def test_a_silent_server_is_not_waited_for(client: Tls) -> None:
     with socket.create_server((HERE, 0)) as silent:
         sock = socket.create_connection(silent.getsockname())
         with pytest.raises(Timeout) as caught:
-            client.dial(sock, HERE, 0.1)
+            client.dial(sock, TcpAddress(*silent.getsockname()), 0.1)
     assert caught.value.cause == "connect_timeout"
 
 
@@ -489,6 +488,54 @@ def test_a_record_that_is_cut_short_is_an_end(server: Server, client: Tls) -> No
         assert caught.value.cause == "connection_lost"
         assert eventually(lambda: not client._relays)
         poller.close()
+
+
+class Meddler:
+    """Does one thing to the byte at a random place on the way to the client."""
+
+    KINDS = ("flip", "cut", "drop", "add", "repeat")
+
+    def __init__(self, chance: random.Random) -> None:
+        self.kind = chance.choice(self.KINDS)
+        self._left = chance.randrange(9000)
+
+    def __call__(self, data: bytes) -> bytes | None:
+        at, self._left = self._left, self._left - len(data)
+        if not 0 <= at < len(data):
+            return data
+        if self.kind == "cut":
+            return None
+        head, byte, tail = data[:at], data[at], data[at + 1 :]
+        changed = {
+            "flip": head + bytes([byte ^ 0x20]) + tail,
+            "drop": head + tail,
+            "add": head + b"add" + data[at:],
+            "repeat": data + data,
+        }
+        return changed[self.kind]
+
+
+@pytest.mark.parametrize("cases", [20, pytest.param(500, marks=pytest.mark.slow)])
+def test_whatever_is_meddled_with_nothing_wrong_is_believed(
+    server: Server, client: Tls, cases: int
+) -> None:
+    chance = random.Random(cases)
+    for _ in range(cases):
+        with Wiretap(server.place) as tap, ExitStack() as undo:
+            tap.meddle = Meddler(chance)
+            poller = Poller("client")
+            undo.callback(poller.close)
+            with suppress(PeerError, RightsError, Timeout):
+                sock = socket.create_connection(tap.place)
+                plain = client.dial(sock, TcpAddress(*tap.place), 0.3)
+                connection = Connection(plain, echo)
+                connection.limit = MIB
+                poller.watch(connection)
+                for size in (10, 1000, 5000, 3000):
+                    body = os.urandom(size)
+                    assert connection.call(body, timeout=0.3)[0] == body
+        assert eventually(lambda: not client._relays)
+    undisturbed(client, server)
 
 
 # ---- the files ----

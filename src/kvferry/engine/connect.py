@@ -126,7 +126,7 @@ def _dial(us: Identity, address: Address, deadline: float) -> socket.socket:
         undo.callback(sock.close)
         left = _left(deadline, name)
         undo.pop_all()
-    return us.tls.dial(sock, address.host, left)
+    return us.tls.dial(sock, address, left)
 
 
 def _shake(

@@ -58,8 +58,8 @@ class Engine:
                of one tenant each, and for others' peers are not there; the kernel's way between
                processes (cma), which knows no tenants, is not offered then
 
-    Raises UsageError for an address that cannot be parsed or is in use and for unfit files of TLS,
-    RightsError when the token file or the key of TLS cannot be trusted. Nothing is listened on then.
+    Raises UsageError for an address that cannot be parsed or is in use or for unfit files of TLS,
+    and RightsError when the token file or the key cannot be trusted. Nothing is listened on then.
     """
 
     def __init__(

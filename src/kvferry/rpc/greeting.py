@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..errors import Error, PeerError, RightsError
-from . import peer
 from .wire import TLS_ALERTS
 
 __all__ = ["Steps", "Wrapped", "greet", "what_broke", "wrap"]
@@ -58,8 +57,10 @@ class Wrapped:
     peer: str
 
 
-def wrap(sock: socket.socket, context: ssl.SSLContext, host: str | None = None) -> Wrapped:
-    """TLS as the side that `context` is for; `host` is whom a client wants to meet.
+def wrap(
+    sock: socket.socket, context: ssl.SSLContext, name: str, host: str | None = None
+) -> Wrapped:
+    """TLS with `name` as the side that `context` is for; `host` is whom a client wants to meet.
 
     The socket stays the caller's. Raises PeerError("tls") for a host that cannot be asked for.
     """
@@ -69,8 +70,9 @@ def wrap(sock: socket.socket, context: ssl.SSLContext, host: str | None = None) 
     try:
         tls = context.wrap_bio(incoming, outgoing, server_side=serves, server_hostname=host)
     except (ValueError, TypeError, ssl.SSLError) as error:  # as Python's ssl says it
-        raise PeerError(f"no certificate can be for {host!r}: {error}", cause="tls") from error
-    return Wrapped(sock, tls, incoming, outgoing, peer.name(sock))
+        text = f"no certificate can be for {host!r}: {error}"
+        raise PeerError(text, cause="tls", peer=name) from error
+    return Wrapped(sock, tls, incoming, outgoing, name)
 
 
 def greet(wrapped: Wrapped) -> Steps:

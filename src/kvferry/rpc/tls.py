@@ -19,6 +19,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
+from ..address import TcpAddress
 from ..config import Options
 from ..errors import ClosedError, Error, RightsError, Timeout, UsageError
 from . import peer
@@ -74,21 +75,22 @@ class Tls:
 
     def receive(self, sock: socket.socket) -> tuple[Wrapped, Steps]:
         """A connection that was accepted, and the steps of its handshake, which never block."""
-        wrapped = wrap(sock, self._server)
+        wrapped = wrap(sock, self._server, peer.name(sock))
         return wrapped, greet(wrapped)
 
-    def dial(self, sock: socket.socket, host: str, timeout: float) -> socket.socket:
-        """Shake hands over a connection to `host`, which is taken over; the plain end of it.
+    def dial(self, sock: socket.socket, to: TcpAddress, timeout: float) -> socket.socket:
+        """Shake hands over a connection `to` a peer, which is taken over; the plain end of it.
 
-        The certificate is to name `host`, as it was dialled, as one of its subject alternative
-        names; unless Options.tls_check_host is off. Blocks for `timeout` seconds, and 10, at most.
+        The certificate is to name the host, as it was dialled, as one of its subject alternative
+        names, unless Options.tls_check_host is off. Blocks for `timeout` seconds, and 10, at most.
         Raises RightsError("tls"), PeerError("tls"), Timeout("connect_timeout") or ClosedError.
         """
         deadline = time.monotonic() + min(timeout, PATIENCE)
         with ExitStack() as undo:
             undo.callback(sock.close)
-            name = host.partition("%")[0]  # a zone is of this host alone
-            wrapped = wrap(sock, self._client, name if self._client.check_hostname else None)
+            host = to.host.partition("%")[0]  # a zone is of this host alone
+            asked = host if self._client.check_hostname else None
+            wrapped = wrap(sock, self._client, str(to), asked)
             ready = select.poll()
             for wanted in greet(wrapped):
                 ready.register(sock, wanted)
@@ -96,11 +98,10 @@ class Tls:
                     raise Timeout(
                         "no TLS handshake in time; does the peer have TLS?",
                         cause="connect_timeout",
-                        peer=peer.name(sock),
+                        peer=str(to),
                     )
-            plain = self.relay(wrapped)
             undo.pop_all()
-        return plain
+        return self.relay(wrapped)
 
     def relay(self, wrapped: Wrapped) -> socket.socket:
         """The plain end of a connection that has shaken hands, which is taken over.
