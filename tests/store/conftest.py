@@ -18,8 +18,9 @@ from tests.store.settings import WAYS, Setting, empty, settings, sound, warm_up
 
 @pytest.fixture(scope="session")
 def leak_grace() -> float:
-    """So long an engine that other tests go on with keeps a thread which this one needed."""
-    return IDLE_TIME + 2.0
+    """So long an engine that other tests go on with keeps a thread which this one needed: until it
+    has not been needed for a while, and looks."""
+    return 2 * IDLE_TIME + 2.0
 
 
 @contextmanager

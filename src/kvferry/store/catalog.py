@@ -246,10 +246,14 @@ class Catalog:
         self._expiry.forget(due)
         return freed + self._leave(due[self._index.read(due)["generation"] != 0], Cause.EXPIRED)
 
+    def shut(self) -> None:
+        """Take nothing in any more, but what was reserved before."""
+        self._draining = True
+
     def drain(self, now: int) -> Evicted:
         """Take nothing in any more; all that is not leased leaves. To be repeated until empty."""
         self._intake.take()
-        self._draining = True
+        self.shut()
         slots = self._policy.members()
         left = self._leave(slots[~self._evictor.leases.held(slots, now)], Cause.DRAINED)
         return left + Evicted(0, self._departures.settle(), 0)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +15,11 @@ from numpy.typing import NDArray
 
 from kvferry import _core
 from kvferry.errors import Full
+from kvferry.rpc.workers import MAX_WORKERS
 from kvferry.store import Answer, Cause, Pin, Store
+from kvferry.store.answers import Answers, Digests
+from kvferry.store.ssd import Tier, segments
+from kvferry.store.ssd.behind import Behind
 from tests.store.settings import node_of, over_tcp
 from tests.store.ssd.tiers import MIB, Faulty, Made, keys_of, made, until, value, written
 
@@ -239,6 +246,34 @@ def test_leases_and_pins_bring_it_in(tier: Made) -> None:
         assert tier.user.exists(KEYS[0])
 
 
+def test_leases_and_pins_bring_in_as_much_as_fits(tier: Made) -> None:
+    """More than comes in at a time."""
+    tier.put(KEYS, SIZE)
+    with tier.user.lease(KEYS[:4], 30) as lease:
+        assert lease.held.all()
+    assert set(tier.user.pin(KEYS[8:12])) == {Answer.FOUND}
+    assert set(tier.user.group(KEYS[12:16])) == {Answer.FOUND}
+
+
+def test_others_wait_for_no_whole_segment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of values that are very small a segment holds very many."""
+    most, empty = 16, Behind.empty
+    at_once: list[int] = []
+
+    def seen(behind: Behind, number: int, part: slice) -> Any:
+        at_once.append(len(behind.shelf.contents(number, part)))
+        return empty(behind, number, part)
+
+    monkeypatch.setattr(segments, "PART", most)
+    monkeypatch.setattr(Behind, "empty", seen)
+    with made(folder, 2 * MIB) as tier:
+        tier.user.put_batch(keys_of(300, "small"), [b"small"] * 300)
+        tier.put(KEYS, SIZE)
+        assert tier.ssd["evicted"] >= 300
+    assert sum(at_once) >= 300
+    assert max(at_once) <= most
+
+
 def _digests(tier: Made, keys: list[str]) -> NDArray[np.uint64]:
     return _core.digest(keys, tier.node.secret)
 
@@ -261,3 +296,44 @@ def test_a_value_that_is_too_large_for_a_segment(folder: Path) -> None:
         assert tier.ssd["too_large"] == 1
         assert tier.user.get("large") == value("large", 300_000)
         assert tier.ssd["objects"] == 1
+
+
+class Hung(Faulty):
+    """A disk whose segments cannot be opened for a while."""
+
+    def open(self, path: Path, flags: int, mode: int) -> int:
+        if path.suffix == ".kvf" and not flags & os.O_WRONLY:
+            self.open_gate.wait(20)
+        return os.open(path, flags, mode)
+
+
+def test_who_waits_for_the_disk_keeps_nobody_else_waiting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than there are threads that answer."""
+    keys, fetch = keys_of(MAX_WORKERS + 10), Tier.fetch
+    asked: set[int] = set()
+
+    def seen(tier: Tier, digests: Digests) -> Answers:
+        asked.add(int(digests[0][0]))
+        return fetch(tier, digests)
+
+    with made(folder) as tier:
+        tier.user.put_batch(keys, [value(key, 1000) for key in keys])
+        tier.flush()
+    monkeypatch.setattr(Tier, "fetch", seen)
+    disk = Hung()
+    with (
+        made(folder, disk=disk) as tier,
+        Store(f"unix://{folder}/node") as other,
+        ThreadPoolExecutor(len(keys)) as threads,
+    ):
+        disk.open_gate.clear()
+        got = [threads.submit(tier.user.get, key) for key in keys]
+        try:
+            until(lambda: len(asked) >= MAX_WORKERS)
+            assert other.put("other", b"value") is Answer.STORED
+            assert other.stats()["ssd"]["hits"] == 0
+        finally:
+            disk.open_gate.set()
+        assert [each.result() for each in got] == [value(key, 1000) for key in keys]

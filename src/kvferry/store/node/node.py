@@ -331,6 +331,11 @@ class Node:
 
     # ---- the end ----
 
+    def shut(self) -> None:
+        """Take nothing in any more. What is here stays."""
+        with self.clerk:
+            self.catalog.shut()
+
     def drain(self) -> int:
         """Take nothing in any more, and let go of all that is not leased: bytes that stay."""
         with self.clerk:

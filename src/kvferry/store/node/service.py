@@ -88,6 +88,7 @@ class Service:
 
     def _drain(self, grace: float) -> None:
         end = now() + int(grace * 1e9)
+        self.node.shut()  # else a disk that is slower than those who put would never be done
         if self.node.tier is not None:
             self.node.tier.flush(grace, lambda: self._hurried)
         if self._herald is not None:

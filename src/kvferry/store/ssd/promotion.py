@@ -25,6 +25,7 @@ __all__ = ["Promotion"]
 
 READERS = 4  # reads that are under way for one asker
 WORTH = 1 << 20  # bytes from which several readers pay
+ASKERS = 8  # at once: each takes one of the threads that answer everybody who asks this process
 ROUNDS = 8  # that an asker takes, at most, to see what others bring in
 
 FOUND, ABSENT, BUSY = int(Answer.FOUND), int(Answer.ABSENT), int(Answer.BUSY)
@@ -99,12 +100,12 @@ class Promotion:
     def fetch(self, digests: Digests, written: Callable[[], bool]) -> Answers:
         """FOUND: in memory. ABSENT. BUSY: ask again. Or why there is no room in memory.
 
-        Blocks until what lies on the disk is read, by this asker or by another. `written` waits
-        until something more is on the disk; False: for too long.
+        Blocks until what lies on the disk is read, by this asker or by another; BUSY at once where
+        many do. `written` waits until something more is on the disk; False: for too long.
         """
         with self._turn:
-            if self._over:
-                return np.full(len(digests), ABSENT, np.uint8)
+            if self._over or self._askers == ASKERS:
+                return np.full(len(digests), ABSENT if self._over else BUSY, np.uint8)
             self._askers += 1
         try:
             return self._fetch(digests, written)

@@ -16,6 +16,7 @@ itself, which would take as long again: one that a loss of power left torn is no
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -80,6 +81,7 @@ INDEX_HEAD = np.dtype(
 )
 NAME = re.compile(r"([0-9a-f]{16})\.(kvf|idx)")
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
+NO_FILE = errno.ELOOP, errno.ENXIO, errno.ENOENT  # but a link, or a socket, or nothing any more
 
 
 class Damaged(Exception):
@@ -189,8 +191,10 @@ def read_segment(folder: Path, number: int, identity: bytes) -> Segment | None:
     """None: it is not one of ours, or nothing was written to it yet. Raises Damaged."""
     try:
         fd = os.open(path_of(folder, number), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
+    except OSError as error:
+        if error.errno in NO_FILE:
+            return None
+        raise Damaged from None
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):

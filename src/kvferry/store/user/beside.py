@@ -18,6 +18,7 @@ __all__ = ["DISK", "Again", "read_beside"]
 DISK = "store.ssd"  # the region of a node with a disk
 
 WAITS = (0.0, 0.001, 0.005, 0.02, 0.1)  # seconds after rounds in which nothing came of it
+CROWDED, BUSY_FOR = 0.2, 5.0  # seconds of such rounds: memory has no room; the disk has no time
 
 FOUND, BUSY = int(Answer.FOUND), int(Answer.BUSY)
 
@@ -35,10 +36,10 @@ def read_beside(
     memory; an answer each.
 
     What leaves memory before it was read, and what found no room there, is asked for again, and
-    after a fifth of a second of that is CHANGING, or why there is no room. Raises as asking the
-    node does.
+    after a fifth of a second of that is CHANGING, or why there is no room; what the disk has not
+    given after five seconds, too, is CHANGING. Raises as asking the node does.
     """
-    left, waits = np.flatnonzero(beside), iter(WAITS)
+    left, turn, since = np.flatnonzero(beside), 0, time.monotonic()
     while len(left):
         reply = home.ask(m.Fetch(m.column_of(digests[left])), m.Told)
         told = m.answers_in(reply.answers)
@@ -48,9 +49,11 @@ def read_beside(
         gone = again(there) if len(there) else np.zeros(0, np.bool_)
         answers[there[gone]] = Answer.CHANGING
         before, left = len(left), np.concatenate((there[gone], left[np.isin(told, PASSING)]))
+        waited = time.monotonic() - since
         if len(left) < before:
-            waits = iter(WAITS)
-        elif (wait := next(waits, None)) is None:
+            turn, since = 0, time.monotonic()
+        elif waited > (BUSY_FOR if BUSY in told else CROWDED):
             return
         else:
-            time.sleep(wait)
+            time.sleep(WAITS[min(turn, len(WAITS) - 1)])
+            turn += 1
