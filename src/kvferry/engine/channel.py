@@ -414,8 +414,8 @@ class Channel:
         self._ended(self)
 
     def lose(self, why: PeerError) -> None:
-        """Take the peer for dead because of `why`, as when it was silent for too long: what is under
-        way fails, and whoever connects anew has another channel. Does not block."""
+        """Take the peer for dead because of `why`, as when it was silent for too long: what is
+        under way fails, and whoever connects anew has another channel. Does not block."""
         self._control.lose(why)
 
     def doom(self, why: Error) -> None:

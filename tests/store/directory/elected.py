@@ -23,7 +23,7 @@ from tests.store.hosts.lan import enter
 __all__ = ["Candidate", "Elected", "Here", "Watcher"]
 
 BATCH = 20  # keys of one put
-PAUSE = 0.01
+PAUSE = 0.02  # seconds before a look at what may have changed
 ANSWER = 0.5  # seconds that a directory has to answer a watcher
 SLOWEST = 4.0  # seconds that a call of a user may take, whatever is wrong with directories
 
@@ -44,10 +44,11 @@ class Candidate:
         self.at = f"{place.address}:{free_port()}"
         words = f"--listen={self.at}", f"--etcd={etcd}", "--cluster=test"
         self._start = lambda: Command(stack, place, "directory", *words)
-        self.start()
+        self.command = self._start()
 
     def start(self) -> None:
-        self.command = self._start()
+        """Again."""
+        self.command = self._start().ready()
 
 
 class Watcher:
@@ -59,6 +60,7 @@ class Watcher:
         self._led: dict[int, str] = {}
 
     def leads(self, at: str) -> bool:
+        time.sleep(PAUSE)
         term: int = self._child.ask(["term", at])
         if term:
             assert term >= max(self._led, default=0), "a term that is over"
@@ -132,6 +134,8 @@ class Elected:
             )
             for place in places[2:]
         ]
+        for each in (*(candidate.command for candidate in self.candidates), *self.nodes):
+            each.ready()
         self.users = [User(stack, place, f"unix://{place.folder}/kvferry") for place in places[2:]]
         self.keys: list[list[str]] = [[], []]  # stored at each node
 
@@ -144,6 +148,7 @@ class Elected:
 
     def read(self) -> bool:
         """Own keys are always found; of the other's, is everything? No byte is ever wrong."""
+        time.sleep(PAUSE)
         for which, user in enumerate(self.users):
             assert all(user.get(*self.keys[which][-BATCH:]))
             if not all(user.get(*self.keys[1 - which])):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,8 @@ from kvferry.store.directory.herald import reachable
 from kvferry.store.directory.line import Line
 from kvferry.store.node import Node
 from kvferry.store.node import Service as NodeService
+from kvferry.store.user.node_at import join
+from kvferry.store.user.through import home_in_life
 from tests.store.directory.town import SPANS, until
 
 
@@ -161,6 +164,16 @@ def test_a_directory_without_nodes_or_a_node_without_a_directory(
     for directed in Directed(("no address",)), Directed(copy_rate=0), Directed(domain="d" * 300):
         with pytest.raises(UsageError):
             directed.checked()
+
+
+def test_another_life_of_a_node_is_not_asked(engine: Callable[..., Engine]) -> None:
+    with Store(size=1 << 20, listen=["127.0.0.1:0"]) as node:
+        asker, epoch = engine(), node.engine.epoch
+        joining = partial(join, asker, node.engine.addresses[0])
+        home_in_life(joining, epoch).leave()
+        with pytest.raises(PeerError, match="begun again"):
+            home_in_life(joining, epoch + 1)
+        assert node.stats()["users"]["users"] == 1  # its own process alone
 
 
 def _reached(address: str) -> bool:

@@ -15,7 +15,7 @@ from kvferry import _core
 from kvferry.errors import UsageError
 from kvferry.store.directory import Directory, Spans
 from kvferry.store.directory import messages as m
-from kvferry.store.directory.voids import Voids
+from kvferry.store.directory.removals import Removals
 from kvferry.store.messages import column_of, digests_in
 
 SPANS = Spans(beat=2, suspect=5, dead=10, late=6, ramp=20, repair=4)
@@ -285,6 +285,26 @@ def test_what_takes_long_is_copied_once(ticks: int) -> None:
     assert len(given) == len(set(given)) == 40
 
 
+def test_copies_that_only_take_each_others_place_are_made_less_and_less_often() -> None:
+    it = directory(1, 2)
+    assert it.report(1, report(0, [(each, 2) for each in range(10)]), 0) is not None
+    assert it.report(2, report(0, []), 0) is not None
+    given, seq = [], 1
+    for now in range(1, 1000):
+        it.sweep(now)
+        for each in (1, 2):
+            for order in it.beat(each, TERM, 500, 100, now) or ():
+                names = [(int(low) - 1) // 7919 for low, _ in digests_in(order.digests).tolist()]
+                given += [now] * (0 in names)
+                for code in (2, 0):  # it comes, and has to leave at once
+                    told = report(seq, [(name, code) for name in names])
+                    assert it.report(2, told, now) is not None
+                    seq += 1
+    pauses = np.diff(given)
+    assert 3 <= len(pauses) < 20
+    assert pauses[-1] > pauses[0] + 5 * SPANS.repair
+
+
 def test_nothing_is_ordered_before_nodes_had_time_to_tell() -> None:
     it = directory(1, 2)
     assert it.report(1, report(0, [(each, 2) for each in range(3)]), 0) is not None
@@ -321,9 +341,9 @@ def test_what_was_removed_meanwhile_is_void_at_a_node_that_comes_back() -> None:
 
 
 def test_removals_are_remembered_up_to_some_number() -> None:
-    voids = Voids(most=3)
+    removals = Removals(most=3)
     for each in range(5):
-        voids.add(digests([each]))
-    voids.add(digests([2, 3]))
-    assert voids.of(digests(list(range(6)))).tolist() == [False, False, True, True, True, False]
-    assert len(voids) == 3
+        removals.add(digests([each]))
+    removals.add(digests([2, 3]))
+    assert removals.of(digests(list(range(6)))).tolist() == [False, False, True, True, True, False]
+    assert len(removals) == 3

@@ -1,4 +1,7 @@
-"""The commands of two directories over a real etcd, with nodes and users under load, and faults."""
+"""The commands of two directories over a real etcd, with nodes and users under load, and faults.
+
+What is shorter, about elections alone, is in test_election.py.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +58,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         yield Scene(stack, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_killed_leader_is_followed_by_one_that_knows_all(scene: Scene) -> None:
     leader, other = scene.roles()
     leader.command.child.kill()

@@ -52,8 +52,10 @@ class Row:
 
     def _node(self, address: str) -> Store:
         options = replace(from_environment(), call_timeout=1.0, quiet_grace=1.0)
-        more: dict[str, Any] = {"directory": [self._directory], "options": options}
-        return self._stack.enter_context(Store(size=8 * MIB, listen=[address], **more))
+        more: dict[str, Any] = {"directory": [self._directory], "objects": 32768}
+        return self._stack.enter_context(
+            Store(size=64 * MIB, listen=[address], options=options, **more)
+        )
 
     def wait(self, **wanted: int) -> None:
         def there() -> bool:
@@ -120,7 +122,7 @@ def cut_everywhere(row: Row, mutation: str, every: int) -> int:
 
 
 def test_a_put_is_cut_off_at_some_steps(row: Row) -> None:
-    assert cut_everywhere(row, "drop_connection", 4) >= 4
+    assert cut_everywhere(row, "drop_connection", 7) >= 4
 
 
 @pytest.mark.slow
@@ -133,7 +135,7 @@ def test_a_put_is_cut_off_at_every_step(row: Row, mutation: str) -> None:
 def test_a_node_that_is_full_has_no_copy(row: Row) -> None:
     row.near.close()
     row.wait(alive=2)
-    block = bytes(MIB - 64)
+    block = bytes(8 * MIB - 64)
     for at in range(8):
         row.far.put(f"block {at}", block)
         row.far.pin([f"block {at}"], Pin.HARD)

@@ -13,6 +13,7 @@ from typing import Any
 from kvferry import Engine
 from kvferry.store import Store
 from kvferry.store.directory import Directed, Service, Spans
+from kvferry.store.directory.directed import RATE
 from kvferry.testing import Child, LeakCheck, spawn
 from kvferry.testing.process import Parent
 from tests.store.settings import node_of, sound
@@ -171,7 +172,8 @@ def dwell(parent: Parent, address: str, directory: list[str], wanted: dict[str, 
     leaks = LeakCheck()
     with leaks:
         wanted.setdefault("size", SIZE)
-        directed = Directed(tuple(directory), wanted.pop("domain", ""))
+        rate = wanted.pop("copy_rate", RATE)
+        directed = Directed(tuple(directory), wanted.pop("domain", ""), rate)
         store = Store(listen=[address], directory=directed, **wanted)
         parent.tell("ready")
         for verb, *arguments in parent:
@@ -201,8 +203,16 @@ def _count(store: Store) -> int:
     return store.stats()["usage"]["count"]
 
 
+def _copied(store: Store) -> int:
+    """Bytes that its node has copied to others."""
+    home: Any = store._own.home
+    copied: int = home._service._herald.copier.copied
+    return copied
+
+
 _VERBS: dict[str, Callable[..., Any]] = {
     "put": _put,
     "get": _get,
     "count": _count,
+    "copied": _copied,
 }

@@ -28,8 +28,8 @@ from .messages import (
     rows_in,
 )
 from .placement import Candidates, choose
+from .removals import Removals
 from .repair import Repair
-from .voids import Voids
 
 __all__ = ["ROWS", "SPANS", "Directory"]
 
@@ -59,7 +59,7 @@ class Directory:
         self._repair = Repair(self.table, self.members, now + spans.dead)
         self._alive = np.zeros(1 << 16, np.bool_)  # numbers of members
         self._dead: deque[tuple[int, int]] = deque()  # numbers to be forgotten, from which part on
-        self._voids = Voids()
+        self._removals = Removals()
         self._codes = np.zeros(6, np.int64)  # how often each came of what was told
         self._beyond = 0  # keys that a node told beyond those it said it has at most
 
@@ -101,7 +101,7 @@ class Directory:
             return None
         again = report.seq < member.seq  # the last one, whose answer was lost
         void = self._void(member, again, digests, wanted)
-        self._voids.add(digests[wanted == REMOVED])
+        self._removals.add(digests[wanted == REMOVED])
         wanted = np.where(void | (wanted == REMOVED), 0, wanted).astype(np.uint8)
         gone = digests[void]
         member.seq = report.seq + 1
@@ -119,7 +119,7 @@ class Directory:
         """Which of these came to the node before they were removed elsewhere."""
         if not member.back or (member.whole and not again):
             return np.zeros(len(digests), np.bool_)
-        void: NDArray[np.bool_] = self._voids.of(digests) & (wanted != 0) & (wanted != REMOVED)
+        void: NDArray[np.bool_] = self._removals.of(digests) & (wanted != 0) & (wanted != REMOVED)
         return void
 
     def leave(self, epoch: int, term: int, ended: bool, now: int) -> bool:

@@ -16,7 +16,8 @@ from .placement import Candidates, choose
 
 __all__ = ["Repair"]
 
-LONGEST = 32  # pauses; each is twice as long as the last as long as rounds do no good
+LONGEST = 32  # pauses; each is twice as long as the last while there is nobody to copy to
+LONG = 8  # while copying does not help
 MOST_AHEAD = 1 << 16  # keys that wait for one node to copy them
 AT_ONCE = 4096  # rows looked at
 BEATS = 2  # the last copies have been reported by then
@@ -39,6 +40,7 @@ class Repair:
         self._next = begins
         self._pause = members.spans.repair
         self._at: tuple[int, int] | None = None  # shard and row, in a round
+        self._lacking: int | None = None  # after the last round, if nodes are the same since
         self._given = 0  # in this round, or under way since an earlier one
         self._orders: dict[int, deque[tuple[int, Digests]]] = {}  # survivor -> target, keys
         self._rooms: dict[int, int] = {}  # the most that each node told
@@ -48,6 +50,7 @@ class Repair:
     def hurry(self, now: int) -> None:
         """Some places were lost, or a node came: look soon."""
         first, self._pause = self._pause, self._members.spans.repair
+        self._lacking = None
         if self._at is None and first != self._pause:
             self._next = min(self._next, now + self._pause)
 
@@ -71,9 +74,16 @@ class Repair:
             self._at = shard + 1, 0
         else:
             self._at = None
-            pause = self._members.spans.repair
-            self._pause = pause if self._given else min(2 * self._pause, LONGEST * pause)
-            self._next = now + self._pause
+            self._end(now)
+
+    def _end(self, now: int) -> None:
+        """Of a round: it did good if orders were given, and those of the last round helped; in full
+        pools what is copied only takes the place of other copies."""
+        pause, lacking = self._members.spans.repair, self._table.lacking
+        helped = self._lacking is None or lacking < self._lacking
+        longest = pause * (LONGEST if not self._given else 1 if helped else LONG)
+        self._pause = min(2 * self._pause, longest)
+        self._next, self._lacking = now + self._pause, lacking
 
     def take(self, member: Member, room: int) -> tuple[Order, ...]:
         """Orders for one node, of so many keys at most."""

@@ -30,7 +30,8 @@ TIMEOUT = 1.0  # seconds that a directory may take
 REST = 4  # times as long as a node let us wait for nothing, it is not asked again
 LONGEST_REST = 10.0  # seconds
 ALONE = 1.0  # seconds for which a directory is not asked again that knows of no other node
-ELSEWHERE = (Answer.ABSENT, Answer.NODE_GONE, Answer.CORRUPT)  # what others may still have
+# What others may still have.
+ELSEWHERE = (Answer.ABSENT, Answer.NODE_GONE, Answer.CORRUPT, Answer.DRAINING)
 MAY_BE = np.isin(np.arange(256), ELSEWHERE)
 NOBODY: Rows = np.zeros(0, np.intp)
 STORED, PRESENT = int(Answer.STORED), int(Answer.PRESENT)
@@ -42,7 +43,7 @@ class Elsewhere:
 
     own    the node that is asked first, and tells whom to ask then
     named  addresses that the user knows of
-    reach  makes a place at the node at an address
+    reach  makes a place at the node at an address, at one life of it if an epoch names one
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Elsewhere:
         engine: Engine,
         own: NodeAt,
         named: Sequence[str],
-        reach: Callable[[str], NodeAt],
+        reach: Callable[[str, int | None], NodeAt],
     ) -> None:
         self._engine = engine
         self._own = own
@@ -59,7 +60,7 @@ class Elsewhere:
         self._lock = threading.Lock()
         self._joined: m.Joined | None = None
         self._places: dict[str, NodeAt] = {}
-        self._epochs: dict[str, int] = {}  # which life of a node each is a place at, where told
+        self._lives: dict[str, tuple[int, NodeAt]] = {}  # that were told, by address: which life
         self._resting: dict[str, float] = {}  # nodes that did not answer: until when they rest
         self._line: Line | None = None
         self._alone = 0.0  # until when nobody else is known to be there
@@ -133,7 +134,8 @@ class Elsewhere:
 
     def leave(self) -> None:
         with self._lock:
-            places, self._places = list(self._places.values()), {}
+            places = [*self._places.values(), *(place for _, place in self._lives.values())]
+            self._places, self._lives = {}, {}
         for place in places:
             place.leave()
 
@@ -150,20 +152,22 @@ class Elsewhere:
         place = self._places.get(address)
         if place is None:
             with self._lock:
-                place = self._places.setdefault(address, self._reach(address))
+                place = self._places.setdefault(address, self._reach(address, None))
         return place
 
     def _told_at(self, where: d.Where) -> NodeAt:
-        """Of a node's later life nothing is known from the earlier one, such as not to try it."""
-        past = None
+        """Only at this life of the node. Of a later one nothing is known from the earlier, such as
+        not to try it."""
         with self._lock:
-            if self._epochs.get(where.address) != where.epoch:
-                self._epochs[where.address] = where.epoch
-                past = self._places.pop(where.address, None)
-                self._resting.pop(where.address, None)
+            epoch, place = self._lives.get(where.address, (None, None))
+            if place is not None and epoch == where.epoch:
+                return place
+            past, place = place, self._reach(where.address, where.epoch)
+            self._lives[where.address] = where.epoch, place
+            self._resting.pop(where.address, None)
         if past is not None:
             past.leave()
-        return self._at(where.address)
+        return place
 
     def _asking(self) -> Line | None:
         told = self._told()

@@ -41,7 +41,7 @@ from .pending import Pending, Queue
 from .reading import Reading, Why
 from .removal import remove_elsewhere
 from .results import Results, error_of
-from .through import home_at
+from .through import home_at, home_in_life
 from .values import Values
 from .writer import Writer
 
@@ -419,9 +419,11 @@ class Store:
             return home_at(self._engine, self._asked.own, self._path, self._namespace)
         return self._node(self._engine)
 
-    def _at(self, address: str) -> NodeAt:
+    def _at(self, address: str, epoch: int | None) -> NodeAt:
         """A place at a node elsewhere."""
         joining = partial(home_at, self._engine, address, self._path, self._namespace)
+        if epoch is not None:
+            joining = partial(home_in_life, joining, epoch)
         return NodeAt(address, joining, self._options.call_timeout)
 
     @property

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
+from contextlib import suppress
 
 from ...engine import Engine
-from ...errors import UsageError
+from ...errors import Error, PeerError, UsageError
 from ..directory import messages as d
 from ..directory.line import Line
 from .home import Home
 from .namespace import PLAIN, Namespace
 from .node_at import join
 
-__all__ = ["home_at"]
+__all__ = ["home_at", "home_in_life"]
 
 TIMEOUT = 1.0
 
@@ -29,6 +31,17 @@ def home_at(engine: Engine, address: str, path: str = "auto", namespace: Namespa
         if placed is None:
             raise
     return join(engine, placed, path, namespace)
+
+
+def home_in_life(joining: Callable[[], Home], epoch: int) -> Home:
+    """What `joining` gives, if it is this life of the node. Blocks. Raises PeerError (node_gone)
+    for another one: what the earlier had may still lie on its disk, and be void."""
+    home = joining()
+    if home.joined.epoch != epoch:
+        with suppress(Error):
+            home.leave()
+        raise PeerError("the node has begun again", cause="node_gone", peer=home.name)
+    return home
 
 
 def _placed(engine: Engine, address: str) -> str | None:

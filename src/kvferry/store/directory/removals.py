@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from ..answers import Digests
 
-__all__ = ["Voids"]
+__all__ = ["Removals"]
 
 MOST = 1 << 16  # digests, of 150 bytes each
 
 
-class Voids:
+class Removals:
     """The last that were removed, so many of them. Pure, one thread at a time."""
 
     def __init__(self, most: int = MOST) -> None:
