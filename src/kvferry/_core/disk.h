@@ -20,6 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "copy.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #define KVF_CRC_TARGET __attribute__((target("sse4.2")))
@@ -47,6 +49,7 @@ typedef uint32_t kvf_crc_function(uint32_t state, const void *bytes, size_t n);
 /* Constant after the program was loaded. */
 static struct {
     kvf_crc_function *best;
+    const kvf_variant *nt;
     uint32_t byte[8][256]; /* [k][b]: byte b, followed by k zero bytes */
     uint32_t lane[4][256]; /* [k][b]: byte k of a state is b, and a lane of zero bytes follows */
 } kvf_crc;
@@ -114,6 +117,7 @@ __attribute__((constructor)) static void kvf_crc_make(void) {
     for (int k = 1; k < 8; k++)
         for (int b = 0; b < 256; b++) kvf_crc.byte[k][b] = kvf_crc_step(kvf_crc.byte[k - 1][b], 0);
     kvf_crc_make_lane();
+    kvf_crc.nt = kvf_best_nt();
     kvf_crc.best = kvf_crc_portable;
 #if defined(KVF_CRC_TARGET)
     if (KVF_HAS_CRC()) kvf_crc.best = kvf_crc_hardware;
@@ -125,11 +129,13 @@ static inline uint32_t kvf_crc32c(uint32_t before, const void *bytes, size_t n) 
     return ~kvf_crc.best(~before, bytes, n);
 }
 
+/* Past the cache where there is much: whoever reads it is another thread, or the disk. */
 static inline uint32_t kvf_crc_copy(uint32_t before, void *to, const void *from, size_t n) {
+    const kvf_variant *v = n >= KVF_NT_RUN ? kvf_crc.nt : kvf_variants;
     for (size_t at = 0, part; at < n; at += part) {
         part = n - at < KVF_CRC_PART ? n - at : KVF_CRC_PART;
         before = kvf_crc32c(before, (const char *)from + at, part);
-        memcpy((char *)to + at, (const char *)from + at, part);
+        v->copy((char *)to + at, (const char *)from + at, part);
     }
     return before;
 }

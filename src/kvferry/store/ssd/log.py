@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -29,7 +30,7 @@ __all__ = ["SEGMENT_BYTES", "Damage", "Found", "Log", "SegmentFacts"]
 SEGMENT_BYTES = 64 << 20
 RUN_BYTES = (4 << 20) + (64 << 10)  # four values of a MiB, with their rows
 SCRATCH_BYTES = 2 << 20  # of one who reads
-PART_BYTES = 2 << 20  # of a read are too few for two to share
+PART_BYTES = 1 << 20  # of a read, at least, are worth a thread
 SHARERS = 4  # threads
 
 
@@ -268,17 +269,20 @@ class Log:
             return Verdict.FAILED
 
     def _share(self, wanted: Wanted) -> NDArray[np.uint8]:
-        """The halves at once, if there is much: one sums up while the disk is busy with another."""
+        """Parts at once, if there is much: one is summed up while the disk is busy with another."""
         ends = np.cumsum(wanted.lengths)
-        if len(ends) < 2 or int(ends[-1]) < PART_BYTES:
+        parts = min(int(ends[-1]) // PART_BYTES, SHARERS) if len(ends) else 0
+        if len(ends) < 2 or parts < 2:
             return self._fetch(wanted)
-        half = max(1, int(np.searchsorted(ends, ends[-1] // 2, "right")))
-        later = self._sharers.submit(self._fetch, wanted.part(slice(half, None)))
+        steps = np.arange(1, parts) * (ends[-1] // np.uint64(parts))
+        bounds = [0, *np.searchsorted(ends, steps, "right").tolist(), len(ends)]
+        slices = [slice(*pair) for pair in pairwise(bounds) if pair[0] < pair[1]]
+        later = [self._sharers.submit(self._fetch, wanted.part(each)) for each in slices[1:]]
         try:
-            first = self._fetch(wanted.part(slice(half)))
+            first = self._fetch(wanted.part(slices[0]))
         finally:
-            wait([later])
-        return np.concatenate([first, later.result()])
+            wait(later)
+        return np.concatenate([first, *(each.result() for each in later)])
 
     def _fetch(self, wanted: Wanted) -> NDArray[np.uint8]:
         try:
