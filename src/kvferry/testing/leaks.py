@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -15,6 +16,9 @@ __all__ = ["LeakCheck", "Leaked", "holdings"]
 
 SHARED_MEMORY = Path("/dev/shm")
 POLL_SECONDS = 0.01
+
+# Threads of a pool take each other's place: their number and their id say nothing.
+NUMBERED = re.compile(r"[-_]\d+$")
 
 
 class Leaked(AssertionError):
@@ -63,7 +67,13 @@ class LeakCheck:
                 break
             gc.collect()
             time.sleep(POLL_SECONDS)
-        return [name if size == 1 else f"{name}: {size} bytes" for name, size in left.items()]
+        return [told(name, size) for name, size in left.items()]
+
+
+def told(name: str, size: int) -> str:
+    if name.startswith("mapping"):
+        return f"{name}: {size} bytes"
+    return name if size == 1 else f"{name}, {size} times"
 
 
 def holdings(folders: Iterable[Path] = ()) -> Counter[str]:
@@ -111,8 +121,11 @@ def _threads() -> Iterator[str]:
     tasks = {task for _ in range(2) for task in os.listdir("/proc/self/task")}
     for task in tasks:
         name = _read(_text, f"/proc/self/task/{task}/comm")
-        if name is not None:
-            yield f"thread {task} ({python.get(int(task), name.strip() + ', native')})"
+        known = python.get(int(task), "")
+        if NUMBERED.search(known):
+            yield f"thread of {NUMBERED.sub('', known)}"
+        elif name is not None:
+            yield f"thread {task} ({known or name.strip() + ', native'})"
 
 
 def _children() -> Iterator[str]:

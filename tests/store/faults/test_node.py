@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kvferry.testing.faults.party import until
 from tests.store.faults.actor import FAR, MAPPED, Actor
 from tests.store.faults.keeper import Keeper
 
@@ -159,7 +160,7 @@ def test_is_ended(socket_file: Path) -> None:
             near.remove("new")
         assert far.put("new", 1, KIB) == "Full: draining"
         assert near.get("far") == far.get("far") == 1  # it has a lease
-        assert near.get("mapped") is None
+        until(lambda: near.get("mapped") is None, "it leaves")
         assert near.why("mapped") == "DRAINED"
         assert near.check_views() == 1
         assert node.process.poll() is None
