@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -140,7 +141,7 @@ def test_a_leader_that_is_cut_from_etcd_makes_way(tmp_path: Path) -> None:
             (other,) = [each for each in it.candidates if each is not leader]
             net.part(keeper, *[each for each in net.hosts if each is leader.place])
             began = time.monotonic()
-            until(lambda other=other: watcher.leads(other.at), "the other leads")  # type: ignore
+            until(partial(watcher.leads, other.at), "the other leads")
             assert not watcher.leads(leader.at)
             it.settle()
             assert time.monotonic() - began < FAILOVER

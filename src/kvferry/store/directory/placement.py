@@ -65,7 +65,7 @@ def choose(
     """For each key `copies` nodes that have it not; fewer where there are no more, 0 at the end.
 
     taken  who has it. Those of another domain than all that have it come first. Which of them does
-           not depend on who asks: nodes draw lots by weight, and the digest is the seed.
+           not depend on who asks: lots are drawn from the digest, by the nodes' weights.
     """
     chosen = np.zeros((len(digests), _core.PLACES), np.uint16)
     if not len(there.numbers):
