@@ -23,7 +23,8 @@ pytest.importorskip("cryptography", reason="certificates are made with the crypt
 from kvferry.address import TcpAddress
 from kvferry.config import Options
 from kvferry.errors import ClosedError, Error, PeerError, RightsError, Timeout, UsageError
-from kvferry.rpc import Connection, Poller, Tls, peer, relay, tls
+from kvferry.rpc import Connection, Poller, peer, relay, tls
+from kvferry.rpc.tls import Tls
 from tests.certificates import Authority, Papers
 from tests.rpc.conftest import echo, eventually
 from tests.wiretap import Wiretap

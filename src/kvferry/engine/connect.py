@@ -13,14 +13,15 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from ..address import Address, TcpAddress, UnixAddress
+from ..config import Options
 from ..errors import Error, PeerError, Timeout
 from ..link import Facts
-from ..rpc import LIMIT, Connection, Poller, Tls, auth, close_all, dial, dial_abstract
+from ..rpc import LIMIT, Connection, Poller, auth, close_all, dial, dial_abstract
 from ..runtime import HostRuntime
 from ..runtime import Mapping as MappedMemory
 from . import messages
@@ -28,10 +29,22 @@ from .control import Control, ask
 from .handshake import ClientHandshake
 from .pulse import map_pulse
 
-__all__ = ["Identity", "Met", "dial_again", "meet"]
+if TYPE_CHECKING:
+    from ..rpc.tls import Tls
+
+__all__ = ["Identity", "Met", "dial_again", "meet", "tls_of"]
 
 # asm-generic/socket.h; Linux 6.5. Names the process without a moment in which its number is reused.
 SO_PEERPIDFD = 77
+
+
+def tls_of(options: Options, name: str) -> Tls | None:
+    """As rpc.tls.load, but OpenSSL is loaded by those alone who ask for it."""
+    if not (options.tls_cert or options.tls_key or options.tls_ca):
+        return None
+    from ..rpc import tls
+
+    return tls.load(options, name)
 
 
 class Identity(NamedTuple):

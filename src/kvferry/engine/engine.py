@@ -19,14 +19,14 @@ from ..errors import ClosedError, Error, ForkedError
 from ..link import CmaDriver, Driver, Facts, LoopbackDriver, TcpDriver
 from ..memory import Audience, Region, Visitor
 from ..path import LinkKind, Path
-from ..rpc import Poller, tls, token
+from ..rpc import Poller, token
 from ..runtime import Access, HostRuntime, Place
 from ..stats import Stats
 from .awaiting import Bells
 from .caller import Caller
 from .channel import Channel
 from .channels import Channels
-from .connect import Identity
+from .connect import Identity, tls_of
 from .deadline import deadline_after
 from .drain import drain
 from .front import Front
@@ -84,7 +84,7 @@ class Engine:
         self._bells = Bells()
         self._runtime = HostRuntime(self._copies)
         name = f"{self.epoch:016x}"[:8]
-        self._tls = tls.load(opts, name)
+        self._tls = tls_of(opts, name)
         with ExitStack() as failed:
             self._lent = failed.enter_context(ExitStack())
             self._memory = self._lent.enter_context(memory_runtime(opts, self._runtime))

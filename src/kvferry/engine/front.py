@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from hmac import compare_digest
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .. import log
 from ..address import Address, TcpAddress, UnixAddress
@@ -17,7 +17,7 @@ from ..errors import Error, PeerError, RightsError
 from ..link import Driver, Facts, Published
 from ..memory import Region, Visitor
 from ..path import LinkKind
-from ..rpc import Connection, Poller, Tls, listen, listen_abstract
+from ..rpc import Connection, Poller, listen, listen_abstract
 from . import messages
 from .caller import Caller
 from .heartbeat import Heartbeats
@@ -26,6 +26,9 @@ from .mailbox import Mailbox, Notification
 from .pulse import Pulse
 from .regions import Links, OwnRegions, Page
 from .tenants import Keyring
+
+if TYPE_CHECKING:
+    from ..rpc.tls import Tls
 
 __all__ = ["Front"]
 

@@ -2,18 +2,18 @@
 
 A Connection carries calls in both directions over one stream socket, a Poller serves any number of
 them with a few threads, `listen` and `dial` make the sockets, `auth` with `token` lets both ends
-prove that they belong together, and `tls` hides what goes between hosts. Bodies are opaque bytes:
+prove that they belong together, and `tls`, which is imported by those alone who
+ask for it, hides what goes between hosts. Bodies are opaque bytes:
 what they mean is known above.
 """
 
 from __future__ import annotations
 
-from . import auth, tls, token
+from . import auth, token
 from .connection import LIMIT, LIMIT_BEFORE_AUTHENTICATION, Connection, Serve
 from .descriptors import close_all
 from .listen import dial, dial_abstract, listen, listen_abstract
 from .poller import Accept, Poller
-from .tls import Tls
 from .wire import MAX_FDS
 
 __all__ = [
@@ -24,13 +24,11 @@ __all__ = [
     "Connection",
     "Poller",
     "Serve",
-    "Tls",
     "auth",
     "close_all",
     "dial",
     "dial_abstract",
     "listen",
     "listen_abstract",
-    "tls",
     "token",
 ]

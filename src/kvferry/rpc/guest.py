@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from .. import log
 from ..errors import ClosedError, Error
-from .tls import Tls
 
 if TYPE_CHECKING:
     from .poller import Poller
+    from .tls import Tls
 
 __all__ = ["Guest"]
 

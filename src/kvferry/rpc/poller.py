@@ -17,14 +17,16 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .. import log
 from ..errors import ClosedError, Error, NoMemory, PeerError
 from .connection import Connection
 from .guest import Guest
-from .tls import Tls
 from .workers import Job, Workers
+
+if TYPE_CHECKING:
+    from .tls import Tls
 
 __all__ = ["Accept", "Poller"]
 

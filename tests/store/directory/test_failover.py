@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import pytest
 from kvferry.testing.faults.party import until
 from tests.store.directory.elected import Candidate, Elected, Here, Watcher
 from tests.store.directory.etcd_server import EtcdServer
-from tests.store.hosts.lan import lan
+from tests.store.hosts.lan import Host, Lan, lan
 
 FAILOVER = 5.0  # seconds, of which etcd's lease takes 2
 
@@ -51,6 +51,19 @@ class Scene:
         until(lambda: self.watcher.leads(other.at), "the other leads")
         until(lambda: self.watcher.knows(other.at, keys), "it knows all")
         return time.monotonic() - began
+
+
+@contextmanager
+def apart(folder: Path) -> Iterator[tuple[Lan, Host, Elected, Watcher]]:
+    """The same with a host for each, the first of which is etcd's."""
+    with lan(folder) as net, ExitStack() as stack:
+        keeper, *places = [net.host() for _ in range(5)]
+        etcd = EtcdServer(folder, keeper.address, keeper.inside)
+        stack.callback(etcd.kill)
+        it = Elected(stack, places, etcd.endpoint)
+        watcher = Watcher(stack, net.host().namespace)
+        it.settle()
+        yield net, keeper, it, watcher
 
 
 @pytest.fixture
@@ -129,13 +142,7 @@ def test_without_etcd_nodes_and_users_carry_on(scene: Scene, fault: str, seconds
 @pytest.mark.slow
 def test_a_leader_that_is_cut_from_etcd_makes_way(tmp_path: Path) -> None:
     """Nodes and users reach both directories all the time."""
-    with lan(tmp_path) as net, ExitStack() as stack:
-        keeper, *places = [net.host() for _ in range(5)]
-        etcd = EtcdServer(tmp_path, keeper.address, keeper.inside)
-        stack.callback(etcd.kill)
-        it = Elected(stack, places, etcd.endpoint)
-        watcher = Watcher(stack, net.host().namespace)
-        it.settle()
+    with apart(tmp_path) as (net, keeper, it, watcher):
         for _ in range(3):
             leader = watcher.leader(it.candidates)
             (other,) = [each for each in it.candidates if each is not leader]
@@ -155,13 +162,7 @@ def test_a_leader_that_is_cut_from_etcd_makes_way(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_leader_whose_host_is_cut_off_makes_way(tmp_path: Path) -> None:
     """From etcd, nodes and users alike."""
-    with lan(tmp_path) as net, ExitStack() as stack:
-        keeper, *places = [net.host() for _ in range(5)]
-        etcd = EtcdServer(tmp_path, keeper.address, keeper.inside)
-        stack.callback(etcd.kill)
-        it = Elected(stack, places, etcd.endpoint)
-        watcher = Watcher(stack, net.host().namespace)
-        it.settle()
+    with apart(tmp_path) as (net, _keeper, it, watcher):
         for _ in range(2):
             leader = watcher.leader(it.candidates)
             began = time.monotonic()
