@@ -1,4 +1,4 @@
-"""Every interleaving of read, evict, reuse and death, with the memory orders the headers have.
+"""Every interleaving of read, lease, evict, reuse and death, with the headers' memory orders.
 
 One entry, which holds key 7 as generation 1 in extent 0; the node evicts it, lets others write over
 its extent, and inserts key 7 anew, as generation 2 in extent 1. A word of an extent says whose it
@@ -36,7 +36,7 @@ def written(header: str, function: str) -> Order:
     text = (HEADERS / header).read_text()
     found = re.search(rf"\b{function}\([^;{{]*\) \{{(.*?)^\}}", text, re.S | re.M)
     assert found is not None
-    (order,) = re.findall(r"memory_order_(\w+)", found[1])
+    (order,) = set(re.findall(r"memory_order_(\w+)", found[1]))
     return Order(order)
 
 

@@ -16,7 +16,7 @@ static kvf_read_code read_key(kvf_index_reader *r, uint64_t key, void *to, uint6
 static int64_t put(table *t, uint64_t key, uint64_t generation, uint64_t offset, uint64_t length) {
     kvf_object o = {.generation = generation, .digest = key_digest(key), .offset = offset,
                     .length = length, .room = ROOM, .attrs = key};
-    return kvf_index_insert(&t->index, &o);
+    return kvf_index_insert(&t->index, &o, 0);
 }
 
 static void check_verbs(void) {

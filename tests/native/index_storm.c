@@ -46,7 +46,7 @@ static void store(storm *s, unsigned extent) {
     kvf_object o = {.generation = s->generation + 1, .digest = key_digest(key), .offset = extent * ROOM,
                     .length = length_of(s->generation + 1), .room = ROOM};
     object_fill(s->table.pool + o.offset, key, o.generation, o.length);
-    int64_t slot = kvf_index_insert(&s->table.index, &o);
+    int64_t slot = kvf_index_insert(&s->table.index, &o, 0);
     if (slot == KVF_PRESENT) return;
     CHECK(slot >= 0);
     s->generation++;
@@ -162,7 +162,7 @@ static void check_standstill(void) {
     table_make(&s.storm.table, KEYS, 2, EXTENTS * ROOM);
     kvf_object o = {.generation = 1, .digest = key_digest(0), .length = ROOM};
     object_fill(s.storm.table.pool, 0, 1, ROOM);
-    o.slot = (uint32_t)kvf_index_insert(&s.storm.table.index, &o);
+    o.slot = (uint32_t)kvf_index_insert(&s.storm.table.index, &o, 0);
     s.storm.in[0] = o, s.storm.generation = 1;
     atomic_init(&s.hold.held, 1);
     in_parallel(1, read_slowly, &s, refill_meanwhile);

@@ -33,7 +33,7 @@ static void fill(table *t, uint64_t *moments) {
         kvf_object o = {.generation = key + 1, .digest = key_digest(key), .offset = offset,
                         .length = length_of(key), .room = length_of(key)};
         if (o.length) object_fill(t->pool + offset, key, key + 1, o.length);
-        int64_t slot = kvf_index_insert(&t->index, &o);
+        int64_t slot = kvf_index_insert(&t->index, &o, 0);
         CHECK(slot >= 0);
         moments[slot] = key % 7 == 0 ? 50 : key % 2 ? 0 : 51;
         offset += o.length;

@@ -1,12 +1,14 @@
 /* index.h: where the objects of a store lie. The node writes it, users map it to read only.
  *
  *   head          one page: | magic | version | buckets | epoch |       u64 each
+ *                 and in its next cache line | sweeping |               leases.h
  *   fingerprints  8 x u32 a bucket, 0 nobody: half a cache line to look at before any entry
  *   entries       8 a bucket, one cache line each, in 64-bit words:
- *                 | tag | digest (2) | offset | length | room | attrs | spare |
+ *                 | tag | digest (2) | offset | length | room | attrs | expires |
  *
  *   tag   | 63..1 generation | 0 marked |       0: nobody
  *   slot  bucket * 8 + position, below 2^32
+ *   expires  ns since boot; 0: never
  *
  * A generation names one stay of one object and is never used again. Each half of a digest names a
  * bucket; an object stands in the emptier of the two, and never moves. Zeroed memory is empty.
@@ -35,12 +37,13 @@
 
 typedef struct kvf_index_head {
     _Atomic uint64_t magic, version, buckets, epoch;
+    _Alignas(64) _Atomic uint64_t sweeping; /* 1: the node chooses who leaves */
 } kvf_index_head;
 
 typedef _Atomic uint32_t kvf_prints[KVF_BUCKET];
 
 typedef struct kvf_index_entry {
-    _Atomic uint64_t tag, digest[2], offset, length, room, attrs, spare;
+    _Atomic uint64_t tag, digest[2], offset, length, room, attrs, expires;
 } kvf_index_entry;
 _Static_assert(sizeof(kvf_index_entry) == 64, "an entry is one cache line");
 

@@ -102,7 +102,7 @@ static inline int64_t kvf_ledger_insert(kvf_ledger *l, const kvf_commit *c, kvf_
         return kvf_index_find(l->index, c->digest) == KVF_NOWHERE ? KVF_FULL : KVF_PRESENT;
     kvf_object o = {.generation = l->generation, .digest = c->digest, .offset = extent.offset,
                     .length = c->length, .room = extent.room, .attrs = c->attrs};
-    return kvf_index_insert(l->index, &o);
+    return kvf_index_insert(l->index, &o, c->expires);
 }
 
 static inline uint32_t kvf_ledger_parent(const kvf_ledger *l, const kvf_commit *c, int64_t slot) {

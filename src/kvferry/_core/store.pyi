@@ -470,6 +470,14 @@ class Clerk:
     def wake(self) -> None:
         """`serve` returns; when it is not running, the next one does at once."""
 
+    def tell(self) -> None:
+        """There is news for who waits for it."""
+
+    def news(self, deadline_ns: int | None = None) -> bool:
+        """Block, without the GIL, until `tell` was called since this was True the last time, or
+        something was committed that nobody has taken from the ledger: True; or until the deadline.
+        Who commits pays for it only when it waits. One thread at a time."""
+
     def records(
         self, user: int, tray: int
     ) -> tuple[

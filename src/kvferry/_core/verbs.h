@@ -83,8 +83,8 @@ static inline int64_t kvf_index_room(const kvf_index *x, kvf_digest d) {
     return two > one ? second : first;
 }
 
-/* The tag follows its fields, and the fingerprint the tag. */
-static inline int64_t kvf_index_insert(kvf_index *x, const kvf_object *o) {
+/* The tag follows its fields, and the fingerprint the tag. `expires`: ns since boot; 0: never. */
+static inline int64_t kvf_index_insert(kvf_index *x, const kvf_object *o, uint64_t expires) {
     if (kvf_index_find(x, o->digest) != KVF_NOWHERE) return KVF_PRESENT;
     int64_t slot = kvf_index_room(x, o->digest);
     if (slot < 0) return slot;
@@ -95,6 +95,7 @@ static inline int64_t kvf_index_insert(kvf_index *x, const kvf_object *o) {
     kvf_store(&e->length, o->length);
     kvf_store(&e->room, o->room);
     kvf_store(&e->attrs, o->attrs);
+    kvf_store(&e->expires, expires);
     kvf_store(&e->tag, kvf_tag(o->generation));
     atomic_store_explicit(&x->prints[slot / KVF_BUCKET][slot % KVF_BUCKET], kvf_print(o->digest),
                           memory_order_release);
@@ -109,7 +110,7 @@ static inline void kvf_index_insert_all(kvf_index *x, const kvf_rows *r, size_t 
         kvf_object o = {.generation = r->generations[i], .digest = r->digests[i],
                         .offset = r->offsets[i], .length = r->lengths[i],
                         .room = r->rooms[i], .attrs = r->attrs[i]};
-        slots[i] = kvf_index_insert(x, &o);
+        slots[i] = kvf_index_insert(x, &o, 0);
     }
 }
 
