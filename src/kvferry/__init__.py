@@ -29,7 +29,8 @@ from .path import Path
 from .runtime import Place
 
 if TYPE_CHECKING:
-    from .store import Store, codecs
+    from .store import Pieces, Store, codecs
+    from .store.directory.following import follow
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,7 @@ __all__ = [
     "Notification",
     "Options",
     "Path",
+    "Pieces",
     "Place",
     "Region",
     "RemoteRegion",
@@ -53,6 +55,7 @@ __all__ = [
     "Tenant",
     "Transfer",
     "codecs",
+    "follow",
     *errors.__all__,
 ]
 
@@ -63,6 +66,14 @@ def __getattr__(name: str) -> Any:
         from .store import Store
 
         return Store
+    if name == "Pieces":
+        from .store import Pieces
+
+        return Pieces
+    if name == "follow":
+        from .store.directory.following import follow
+
+        return follow
     if name == "codecs":
         from .store import codecs
 

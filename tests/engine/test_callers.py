@@ -21,7 +21,8 @@ def test_a_service_is_told_who_calls() -> None:
         owner.serve_callers("whose", whose)
         channel = peer.connect(owner.addresses[0])
         assert channel.call("whose", b"mine") == b"mine"
-        assert heard == [kf.Caller(peer.name, peer.epoch, os.getpid())]
+        who = kf.Caller(peer.name, peer.epoch, os.getpid(), link=channel.path.link)
+        assert heard == [who]
         assert owner.callers == {peer.epoch}
         channel.close()
         deadline = time.monotonic() + 10

@@ -60,7 +60,8 @@ def empty(node: Node) -> None:
         for member in node.members:
             node.catalog._evictor.leases.release_all(member.number)
         digests = np.array(node.index.scan(0, node.index.capacity)["digest"])
-        node.catalog.remove(digests, now())
+        node.catalog.remove(digests, now(), force=True)
+        node.catalog.expire(now())
         node.catalog.evict(0, now())
 
 

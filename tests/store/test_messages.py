@@ -25,6 +25,8 @@ VALUES = {
     "Span": numbers,
     "Column": columns,
     "Column | None": st.none() | columns,
+    "Address": st.text(min_size=1, max_size=64),
+    "str": st.text(max_size=9),
     "Name | None": st.none() | st.text(max_size=64),
     "Rights": st.sampled_from(["read", "write"]),
     "tuple[str, ...]": st.lists(st.text(max_size=5), max_size=3).map(tuple),
@@ -32,6 +34,15 @@ VALUES = {
         st.text(max_size=3), st.dictionaries(st.text(max_size=3), numbers, max_size=2), max_size=2
     ),
 }
+
+FLOWS = st.builds(
+    m.Flow,
+    **dict.fromkeys(("peer", "path"), st.text(max_size=9)),
+    **dict.fromkeys(("writes", "suspected"), st.booleans()),
+    **dict.fromkeys(("transfers", "bytes"), numbers),
+    **dict.fromkeys(("seconds", "longest"), st.floats(0, 1e9)),
+)
+VALUES["tuple[Flow, ...]"] = st.lists(FLOWS, max_size=2).map(tuple)
 
 
 def of(*kinds: type) -> st.SearchStrategy[Any]:

@@ -27,6 +27,7 @@ from kvferry.store import (
     PrefixLru,
     S3Fifo,
 )
+from kvferry.store.leases import UNSHARED
 from tests.store.indices import LEDGERS
 
 POOL = 40 * 64
@@ -94,7 +95,11 @@ class CatalogModel(RuleBasedStateMachine):
         self.ledger = ledger(ENTRIES, LIMITS.entries(ENTRIES))
         held, slots = self._held, self.ledger.index.capacity
         self.prefix = policy is PrefixLru
-        self.catalog = Catalog(self.ledger, Extents(POOL), policy(slots), held, LIMITS)
+        shared = {"shared": self._shared(slots)}
+        self.catalog = Catalog(self.ledger, Extents(POOL), policy(slots), held, LIMITS, **shared)
+
+    def _shared(self, slots: int) -> Any:
+        return UNSHARED
 
     def _held(self, generations: NDArray[np.uint64]) -> NDArray[np.bool_]:
         assert (np.diff(generations.astype(np.int64)) > 0).all()
@@ -372,11 +377,11 @@ class CatalogModel(RuleBasedStateMachine):
             if stored is None:
                 assert answer == Answer.ABSENT
             elif answer == Answer.REMOVED:
-                assert stored.leased <= self.now
+                assert not self._kept(stored)
                 self._leave(number, Cause.REMOVED)
             else:
                 assert answer == Answer.LEASED
-                assert stored.leased > self.now
+                assert self._kept(stored)
 
     @rule(needed=st.integers(0, POOL))
     def evict(self, needed: int) -> None:
@@ -399,7 +404,7 @@ class CatalogModel(RuleBasedStateMachine):
         self.catalog.expire(self.now)
         for number in list(self.objects):
             stored = self.objects[number]
-            if stored.expires and stored.expires <= self.now and stored.leased <= self.now:
+            if stored.expires and stored.expires <= self.now and not self._kept(stored):
                 self._leave(number, Cause.EXPIRED)
 
     @precondition(lambda self: len(self.over) > 12)
@@ -407,7 +412,7 @@ class CatalogModel(RuleBasedStateMachine):
     def drain(self) -> None:
         self.draining = True
         self.catalog.drain(self.now)
-        for number in [n for n, stored in self.objects.items() if stored.leased <= self.now]:
+        for number in [n for n, stored in self.objects.items() if not self._kept(stored)]:
             self._leave(number, Cause.DRAINED)
 
     def _leave(self, number: int, cause: Cause) -> None:
@@ -429,8 +434,12 @@ class CatalogModel(RuleBasedStateMachine):
             if self._may_leave(stored) and number not in grouped and number not in inner
         } & set(np.flatnonzero(self.catalog.find(digests(list(range(KEYS))))["generation"]))
 
+    def _kept(self, stored: Stored) -> bool:
+        """By a lease; nothing that has left is."""
+        return stored.leased > self.now
+
     def _may_leave(self, stored: Stored) -> bool:
-        return stored.leased <= self.now and stored.pin is not Pin.HARD
+        return not self._kept(stored) and stored.pin is not Pin.HARD
 
     def forget_the_evicted(self) -> None:
         there = self.catalog.find(digests(list(range(KEYS))))["generation"].tolist()

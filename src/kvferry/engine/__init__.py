@@ -11,6 +11,7 @@ from .engine import Engine, Notification
 from .failure import Status
 from .liveness import Liveness
 from .report import Report
+from .statistics import Flow
 from .tenants import Tenant
 from .transfer import Transfer
 
@@ -18,6 +19,7 @@ __all__ = [
     "Caller",
     "Channel",
     "Engine",
+    "Flow",
     "Liveness",
     "Notification",
     "Report",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..path import LinkKind
 from ..runtime import Access
 
 __all__ = ["Caller"]
@@ -17,6 +18,7 @@ class Caller(NamedTuple):
     pid    of its process, as the kernel of this host says; None from other hosts
     tenant whose token it holds; "": the engine's own
     rights what that token permits
+    link   over which it reaches the engine's own memory; None before it asked for any
     """
 
     name: str
@@ -24,3 +26,4 @@ class Caller(NamedTuple):
     pid: int | None
     tenant: str = ""
     rights: Access = Access.WRITE
+    link: LinkKind | None = None

@@ -22,7 +22,7 @@ from ..errors import Cancelled, ClosedError, Error, ForkedError, NotQuiet, PeerE
 from ..link import Link
 from ..memory import RemoteRegion, check_buffer, check_name, late_refusal, nearest, refusal
 from ..path import Path, SubmitterKind
-from ..stats import Stats, snapshot
+from ..stats import Stats
 from .control import Control
 from .deadline import deadline_after
 from .failure import LINK_LOST, Failure, timed_out
@@ -30,6 +30,7 @@ from .liveness import Liveness
 from .mailbox import MESSAGE_MAX
 from .peer_regions import PeerRegions
 from .report import Report
+from .statistics import Tallies
 from .transfer import Transfer
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Channel:
         self._lock = threading.Lock()
         self._flying: dict[Transfer, None] = {}
         self._sweep_at = SWEEP_ABOVE
-        self._tallies = tuple(_core.Tally() for _ in ways)
+        self.tallies = Tallies(way.path for way in ways)
         self._watch = control.watch
         self._over: Error | None = None
         self._astray = False
@@ -105,8 +106,7 @@ class Channel:
     @property
     def stats(self) -> dict[Path, Stats]:
         """Sums over this channel's finished transfers, path by path."""
-        both = zip(self._ways, self._tallies, strict=True)
-        return {way.path: snapshot(tally) for way, tally in both}
+        return {path: reads.join(writes) for path, reads, writes in self.tallies.sums()}
 
     @property
     def liveness(self) -> Liveness:
@@ -283,7 +283,7 @@ class Channel:
 
     def settle(self, transfer: Transfer) -> None:
         """`transfer` is quiet: fix its outcome, once, and give back what it holds."""
-        landed = transfer.land(self._watch, self._tallies[transfer.d.way])
+        landed = transfer.land(self._watch, self.tallies.by[transfer.d.way][transfer.op])
         if not landed and transfer.state == _core.PENDING:
             self._note_loss(transfer)
             failure = Failure.of(transfer, self._watch.gone())

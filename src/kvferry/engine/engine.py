@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,7 +38,7 @@ from .options import choose
 from .pulse import Pulse
 from .regions import MemoryUse, OwnRegions, Whose
 from .services import Handler, Services
-from .statistics import StatsLog, statistics
+from .statistics import Flow, StatsLog, flows, statistics
 from .tenants import Keyring, Tenant, Tenants, check_links
 
 __all__ = ["Engine", "Notification"]
@@ -147,6 +146,11 @@ class Engine:
     def stats(self) -> dict[str, dict[Path, Stats]]:
         """Sums over finished transfers: by peer, then by path. A channel's go with it."""
         return statistics(self._channels.live())
+
+    @property
+    def flows(self) -> list[Flow]:
+        """The same, and of reads and writes apart, of channels that moved something."""
+        return flows(self._channels.live())
 
     @property
     def memory(self) -> MemoryUse:
@@ -318,9 +322,7 @@ class Engine:
     def derive(self, purpose: bytes, tenant: str = "") -> bytes:
         """16 bytes that every engine with the same token derives alike, and nobody else can.
         Raises RightsError as connect does."""
-        token = self._tenants.token(tenant) if tenant else self._token
-        key = hashlib.blake2b(token).digest()
-        return hashlib.blake2b(purpose, key=key, digest_size=16).digest()
+        return token.derive(self._tenants.token(tenant) if tenant else self._token, purpose)
 
     def notifications(self, timeout: float | None = 0.0) -> list[Notification]:
         """Notifications that have come, oldest first; waits `timeout` seconds for the first one.

@@ -177,7 +177,8 @@ class Inbound:
         connection = self._connection
         who = None if connection is None else connection.credentials
         pid = None if who is None else who[0]
-        return Caller(self.peer, self.epoch, pid, self.badge.tenant, self.badge.rights)
+        link = None if self.links is None else self.links.own
+        return Caller(self.peer, self.epoch, pid, self.badge.tenant, self.badge.rights, link)
 
     # ---- what this engine tells the other ----
 

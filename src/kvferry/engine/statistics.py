@@ -3,19 +3,62 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
-from .. import log
+from .. import _core, log
 from ..path import Path
-from ..stats import Stats
+from ..stats import Stats, snapshot
+from .liveness import Liveness
 
 if TYPE_CHECKING:
     from .channel import Channel
 
-__all__ = ["StatsLog", "statistics"]
+__all__ = ["Flow", "StatsLog", "Tallies", "flows", "statistics"]
 
 logger = log.get("kvferry.stats")
+
+
+class Tallies:
+    """What one channel counts: by way, and READ or WRITE."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._paths = tuple(paths)
+        self.by = tuple(
+            {op: _core.Tally() for op in (_core.READ, _core.WRITE)} for _ in self._paths
+        )
+
+    def sums(self) -> Iterator[tuple[Path, Stats, Stats]]:
+        """Of reads and of writes over each path."""
+        for path, tallies in zip(self._paths, self.by, strict=True):
+            yield path, snapshot(tallies[_core.READ]), snapshot(tallies[_core.WRITE])
+
+
+class Flow(NamedTuple):
+    """What went to a peer, if it `writes`, or came from there, over one path."""
+
+    peer: str
+    path: Path
+    writes: bool
+    suspected: bool
+    stats: Stats
+
+    def join(self, other: Flow) -> Flow:
+        suspected = self.suspected or other.suspected
+        return self._replace(suspected=suspected, stats=self.stats.join(other.stats))
+
+
+def flows(channels: Iterable[Channel]) -> list[Flow]:
+    """Such as moved something; those of several channels to one peer are joined."""
+    found: dict[tuple[str, Path, bool], Flow] = {}
+    for each in channels:
+        suspected = each.liveness is not Liveness.ALIVE
+        for path, *both in each.tallies.sums():
+            for writes, stats in zip((False, True), both, strict=True):
+                name = each.peer, path, writes
+                flow = Flow(*name, suspected, stats)
+                found[name] = flow.join(found[name]) if name in found else flow
+    return [flow for flow in found.values() if flow.stats.transfers.count]
 
 
 def statistics(channels: Iterable[Channel]) -> dict[str, dict[Path, Stats]]:

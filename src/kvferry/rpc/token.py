@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 import stat
@@ -11,7 +12,7 @@ from pathlib import Path
 from ..config import Options
 from ..errors import RightsError
 
-__all__ = ["exposure", "load", "read"]
+__all__ = ["derive", "exposure", "load", "read"]
 
 MAX_SIZE = 4096
 
@@ -34,6 +35,12 @@ def load(options: Options) -> bytes:
     except OSError as error:
         mend = "give this user access to it or name another in KVFERRY_TOKEN_FILE"
         raise _unusable(file, error, mend) from error
+
+
+def derive(token: bytes, purpose: bytes) -> bytes:
+    """16 bytes for one purpose, from which the token does not follow."""
+    key = hashlib.blake2b(token).digest()
+    return hashlib.blake2b(purpose, key=key, digest_size=16).digest()
 
 
 def read(file: Path, most: int = MAX_SIZE) -> bytes | None:

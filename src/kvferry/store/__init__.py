@@ -12,12 +12,13 @@ from .catalog import Catalog
 from .extents import Extents
 from .policies import Lru, Policy, PrefixLru, S3Fifo
 from .records import Evicted, Leased, Limits, Reserved, Usage
-from .user import Lease, Pending, Results, Store, Why
+from .user import Draft, Lease, Pending, Pieces, Results, Store, Why
 
 __all__ = [
     "Answer",
     "Catalog",
     "Cause",
+    "Draft",
     "Evicted",
     "Extents",
     "Kind",
@@ -26,6 +27,7 @@ __all__ = [
     "Limits",
     "Lru",
     "Pending",
+    "Pieces",
     "Pin",
     "Policy",
     "PrefixLru",

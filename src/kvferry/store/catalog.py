@@ -9,18 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .answers import Answer, Answers, Cause, Digests, Pin
-from .departures import Departures, Hazards
+from .departures import Departures, Hazards, either
 from .evictor import Dear, Evictor
 from .expiry import Expiry
 from .extents import Extents
 from .ghosts import Ghosts
 from .intake import Intake
 from .integrity import complaints
+from .leases import UNSHARED
+from .lingering import Lingering
 from .policies import Policy
 from .records import Commits, Evicted, Leased, Limits, Reserved, Usage
 from .reservations import Reservations
 from .space import Space
-from .table import Entries, Ints, LedgerLike, Words, prints_of
+from .table import Entries, Ints, LedgerLike, SharedLike, Words, prints_of
 from .witness import Witness
 
 __all__ = ["Catalog"]
@@ -41,6 +43,7 @@ class Catalog:
     hazards    tells which of some generations a reader holds this moment
     witnesses  learn who comes and who leaves
     dear       which objects are lost when they leave: others leave in their place, if they may
+    shared     leases that users take without asking, in ns since boot as `now` is then
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Catalog:
         limits: Limits = LIMITS,
         witnesses: Sequence[Witness] = (),
         dear: Dear | None = None,
+        shared: SharedLike = UNSHARED,
     ) -> None:
         self.limits = limits
         self._ledger = ledger
@@ -59,8 +63,11 @@ class Catalog:
         self._extents = extents
         self._policy = policy
         self._ghosts = Ghosts(limits.ghosts)
-        self._departures = Departures(self._index, extents, hazards, self._ghosts, witnesses)
-        self._evictor = Evictor(self._index, policy, self._departures, dear)
+        self._lingering = Lingering()
+        held = either(hazards, self._lingering.held)
+        self._departures = Departures(self._index, extents, held, self._ghosts, witnesses)
+        longest = limits.longest_lease
+        self._evictor = Evictor(self._index, policy, self._departures, dear, shared, longest)
         parts = self._index, extents, policy, self._departures, self._evictor
         self._space = Space(*parts, limits)
         self._reservations = Reservations(ledger, extents, self._space, limits)
@@ -211,18 +218,26 @@ class Catalog:
 
     # Leaving
 
-    def remove(self, digests: Digests, now: int, cause: Cause = Cause.REMOVED) -> Answers:
-        """REMOVED, ABSENT, or LEASED: not before the lease ends."""
+    def remove(
+        self, digests: Digests, now: int, cause: Cause = Cause.REMOVED, *, force: bool = False
+    ) -> Answers:
+        """REMOVED, ABSENT, or LEASED: not before the lease ends. By force no lease keeps one: its
+        bytes alone stay until then, for who has the lease may be reading them."""
         self._intake.take()
         slots = self._index.find(digests)
         answers = np.full(len(slots), Answer.ABSENT, np.uint8)
         found = np.flatnonzero(slots >= 0)
-        leased = self._evictor.leases.held(slots[found], now)
-        answers[found[leased]] = Answer.LEASED
-        going = found[~leased]
-        going = going[np.unique(slots[going], return_index=True)[1]]  # of a key twice, the first
-        answers[going] = Answer.REMOVED
-        self._leave(slots[going], cause)
+        with self._evictor.leases.sweep():
+            leased = self._evictor.leases.held(slots[found], now)
+            if force:
+                self._linger(slots[found[leased]], now)
+                leased = np.zeros_like(leased)
+            answers[found[leased]] = Answer.LEASED
+            going = found[~leased]
+            # Of a key twice, the first.
+            going = going[np.unique(slots[going], return_index=True)[1]]
+            answers[going] = Answer.REMOVED
+            self._leave(slots[going], cause)
         return answers
 
     def evict(self, needed: int, now: int) -> Evicted:
@@ -240,11 +255,16 @@ class Catalog:
         """Leases that have ended end; objects whose moment has come leave, unless leased."""
         self._intake.take()
         self._evictor.leases.expire(now)
+        self._lingering.expire(now)
         freed = Evicted(0, self._departures.settle(), 0)
         due = self._expiry.due(now)
-        due = due[~self._evictor.leases.held(due, now)]
-        self._expiry.forget(due)
-        return freed + self._leave(due[self._index.read(due)["generation"] != 0], Cause.EXPIRED)
+        if not len(due):
+            return freed
+        with self._evictor.leases.sweep():
+            due = due[~self._evictor.leases.held(due, now)]
+            self._expiry.forget(due)
+            there = due[self._index.read(due)["generation"] != 0]
+            return freed + self._leave(there, Cause.EXPIRED)
 
     def shut(self) -> None:
         """Take nothing in any more, but what was reserved before."""
@@ -254,8 +274,10 @@ class Catalog:
         """Take nothing in any more; all that is not leased leaves. To be repeated until empty."""
         self._intake.take()
         self.shut()
+        self._lingering.expire(now)
         slots = self._policy.members()
-        left = self._leave(slots[~self._evictor.leases.held(slots, now)], Cause.DRAINED)
+        with self._evictor.leases.sweep():
+            left = self._leave(slots[~self._evictor.leases.held(slots, now)], Cause.DRAINED)
         return left + Evicted(0, self._departures.settle(), 0)
 
     # Looking
@@ -276,6 +298,11 @@ class Catalog:
             deferred=self._departures.bytes,
             count=self._index.count,
         )
+
+    def turnover(self) -> dict[str, dict[str, int]]:
+        """What came and what left, by cause."""
+        self._intake.take()
+        return self._departures.turnover.figures()
 
     def check_integrity(self) -> list[str]:
         """What is wrong, a sentence each; takes as long as the catalog is large."""
@@ -302,6 +329,12 @@ class Catalog:
                 self._intake.take()
         self._intake.refuse(commits.digests[answers == Answer.INDEX_FULL])
         return answers
+
+    def _linger(self, slots: Ints, now: int) -> None:
+        slots = np.unique(slots)
+        generations = np.ascontiguousarray(self._index.read(slots)["generation"])
+        ends = self._evictor.leases.ends(slots)
+        self._lingering.add(generations, np.minimum(ends, now + self.limits.longest_lease))
 
     def _leave(self, slots: Ints, cause: Cause) -> Evicted:
         if not len(slots):

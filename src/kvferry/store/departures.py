@@ -12,6 +12,7 @@ from .answers import Cause
 from .extents import Extents
 from .ghosts import Ghosts
 from .table import Entries, IndexLike, Ints, Words, prints_of
+from .turnover import Turnover
 from .witness import Witness
 
 __all__ = ["Departures", "Hazards", "either"]
@@ -39,6 +40,7 @@ class Departures:
         self._hazards = hazards
         self._ghosts = ghosts
         self._witnesses = witnesses
+        self.turnover = Turnover()
         self._generations = np.zeros(0, np.uint64)
         self.offsets = np.zeros(0, np.int64)
         self.rooms = np.zeros(0, np.int64)
@@ -58,6 +60,7 @@ class Departures:
         for witness in self._witnesses:
             witness.left(entries, cause)
         offsets, rooms = entries["offset"].astype(np.int64), entries["room"].astype(np.int64)
+        self.turnover.left(cause, len(entries), int(rooms.sum()))
         if held.any():
             self._keep(generations[held], offsets[held], rooms[held])
             offsets, rooms = offsets[~held], rooms[~held]

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from .answers import Cause, Pin
 from .departures import Departures
 from .groups import Groups
-from .leases import Leases
+from .leases import UNSHARED, Leases
 from .placement import window
 from .policies import Held, Policy
 from .records import Evicted
-from .table import Entries, IndexLike, Ints
+from .table import Entries, IndexLike, Ints, SharedLike
 
 __all__ = ["Dear", "Evictor"]
 
@@ -33,13 +33,19 @@ class Evictor:
     dear is passed by at first, within bounds."""
 
     def __init__(
-        self, index: IndexLike, policy: Policy, departures: Departures, dear: Dear | None = None
+        self,
+        index: IndexLike,
+        policy: Policy,
+        departures: Departures,
+        dear: Dear | None = None,
+        shared: SharedLike = UNSHARED,
+        longest_lease: int = 0,
     ) -> None:
         self._index = index
         self._policy = policy
         self._departures = departures
         self._dear = dear
-        self.leases = Leases(policy.slots)
+        self.leases = Leases(policy.slots, shared, longest_lease)
         self.groups = Groups(policy.slots)
         self._pins = np.zeros(policy.slots, np.uint8)
 
@@ -65,34 +71,22 @@ class Evictor:
 
     def displace(self, slots: Ints, now: int) -> Evicted:
         """The first of these slots to leave does, with its group; nothing: none of them may."""
-        for firm in PRESSURE:
-            free = slots[~self._stays(slots, now, firm)]
-            first = self._policy.first(free)
-            if len(first):
-                self._policy.remove(first)
-                return self._see_off(first)
+        with self.leases.sweep():
+            for firm in PRESSURE:
+                free = slots[~self._stays(slots, now, firm)]
+                first = self._policy.first(free)
+                if len(first):
+                    self._policy.remove(first)
+                    return self._see_off(first)
         return NOTHING
 
     def clear(self, holes: tuple[Ints, Ints], room: int, now: int) -> Evicted:
         """Neighbours that may leave do, of the fewest bytes that with the holes span `room`."""
-        entries = self._index.scan(0, self._index.capacity)
-        slots = entries["slot"].astype(np.int64)
-        movable = ~self._stays(slots, now, max(PRESSURE)) & ~self._policy.blocked(slots)
-        slots, entries = slots[movable], entries[movable]
-        rooms = entries["room"].astype(np.int64)
-        starts = np.concatenate((entries["offset"].astype(np.int64), holes[0]))
-        ends = starts + np.concatenate((rooms, holes[1]))
-        costs = np.concatenate((rooms, np.zeros_like(holes[1])))
-        order = np.argsort(starts)
-        chosen = order[window(starts[order], ends[order], costs[order], room)]
-        victims = slots[chosen[chosen < len(slots)]]
-        if not len(victims):
-            return NOTHING
-        self._policy.remove(victims)
-        return self._see_off(victims)
+        with self.leases.sweep():
+            return self._clear(holes, room, now)
 
     def leave(self, entries: Entries, cause: Cause) -> Evicted:
-        """These objects leave, whoever wanted them."""
+        """These objects leave, whoever wanted them; in a sweep, unless leases do not count."""
         slots = entries["slot"].astype(np.int64)
         self._policy.remove(slots)
         self.groups.leave(slots)
@@ -109,8 +103,26 @@ class Evictor:
         return said
 
     def _round(self, needed: int, stays: Held) -> Evicted:
-        victims = self._policy.victims(needed, stays)
-        return self._see_off(victims) if len(victims) else NOTHING
+        with self.leases.sweep():
+            victims = self._policy.victims(needed, stays)
+            return self._see_off(victims) if len(victims) else NOTHING
+
+    def _clear(self, holes: tuple[Ints, Ints], room: int, now: int) -> Evicted:
+        entries = self._index.scan(0, self._index.capacity)
+        slots = entries["slot"].astype(np.int64)
+        movable = ~self._stays(slots, now, max(PRESSURE)) & ~self._policy.blocked(slots)
+        slots, entries = slots[movable], entries[movable]
+        rooms = entries["room"].astype(np.int64)
+        starts = np.concatenate((entries["offset"].astype(np.int64), holes[0]))
+        ends = starts + np.concatenate((rooms, holes[1]))
+        costs = np.concatenate((rooms, np.zeros_like(holes[1])))
+        order = np.argsort(starts)
+        chosen = order[window(starts[order], ends[order], costs[order], room)]
+        victims = slots[chosen[chosen < len(slots)]]
+        if not len(victims):
+            return NOTHING
+        self._policy.remove(victims)
+        return self._see_off(victims)
 
     def _pressures(self, now: int) -> Iterator[Held]:
         """Who stays at first, and who at last."""

@@ -57,6 +57,7 @@ class Intake:
         prints, rooms = np.array(arrived["print"]), np.array(arrived["room"])
         self._expiry.tell(slots, arrived["expires"])
         self._policy.insert(slots, rooms, prints, parents)
+        self._departures.turnover.came(len(rooms), int(rooms.sum()))
         if self._witnesses:
             entries = self._ledger.index.read(slots)
             for witness in self._witnesses:

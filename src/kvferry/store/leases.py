@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .table import Ints, Words
+from .table import Ints, SharedLike, Words
 
-__all__ = ["Leases"]
+__all__ = ["UNSHARED", "Leases"]
+
+
+class Unshared:
+    """No leases but those that were asked for: of a catalog whose memory nobody maps."""
+
+    def begin(self) -> None:
+        return
+
+    def end(self) -> None:
+        return
+
+    def held(self, slots: Ints, now: int, longest: int) -> NDArray[np.bool_]:
+        return np.zeros(len(slots), np.bool_)
+
+    def clear(self, slots: Ints) -> None:
+        return
+
+
+UNSHARED = Unshared()
 
 
 @dataclass(frozen=True)
@@ -26,9 +47,16 @@ class Leases:
 
     An object stays until the last of its leases ends. When one is given back before others end, it
     stays until the latest moment that any of them named: longer than need be, never shorter.
+
+    Users take leases in shared memory, too, which belong to nobody and end when they end. Whoever
+    has objects leave asks who is held, chooses, and marks them, all of it in one `sweep`.
+
+    shared   leases in shared memory, none longer than `longest`
     """
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, shared: SharedLike = UNSHARED, longest: int = 0) -> None:
+        self._shared = shared
+        self._longest = longest
         self._until = np.zeros(slots, np.int64)
         self._count = np.zeros(slots, np.uint32)
         self._generation = np.zeros(slots, np.uint64)  # of the object that is leased
@@ -73,13 +101,28 @@ class Leases:
         """Forget those that have ended; how many there were."""
         return self._end_all([t for t, lease in self._leases.items() if lease.until <= now])
 
+    @contextmanager
+    def sweep(self) -> Iterator[None]:
+        """Meanwhile users take no leases in shared memory. Not to be nested."""
+        self._shared.begin()
+        try:
+            yield
+        finally:
+            self._shared.end()
+
     def held(self, slots: Ints, now: int) -> NDArray[np.bool_]:
-        if not self._leases:
-            return np.zeros(len(slots), np.bool_)
-        return self._until[slots] > now
+        held = self._shared.held(slots, now, self._longest)
+        if self._leases:
+            held |= self._until[slots] > now
+        return held
+
+    def ends(self, slots: Ints) -> Ints:
+        """When the last lease on each does."""
+        return self._until[slots].astype(np.int64)
 
     def vacate(self, slots: Ints) -> None:
-        """What stood there has left; leases that name it hold nothing any more."""
+        """What stood there leaves; leases that name it hold nothing any more."""
+        self._shared.clear(slots)
         slots = slots[self._count[slots] > 0]  # memory of what was never leased stays untouched
         self._until[slots] = 0
         self._count[slots] = 0

@@ -7,6 +7,7 @@ Reserve    Extents    places to write into
 Commit     Told       what was written there becomes objects
 Abort      Told       nothing will be written there any more
 Remove     Told
+Copy       Told       objects that are here are at another node, too
 Locate     Located    where objects lie, and a lease on them; small ones come along
 Lease      Leased     objects stay for a while
 Renew      Told       a lease lasts longer
@@ -37,13 +38,16 @@ from .answers import Answers, Digests
 from .table import Ints, Words
 
 __all__ = [
+    "COPIES",
     "SERVICE",
     "VERSION",
     "Abort",
     "Commit",
+    "Copy",
     "Drain",
     "Extents",
     "Fetch",
+    "Flow",
     "Group",
     "Join",
     "Joined",
@@ -82,9 +86,12 @@ SERVICE = "store"
 # Raised when a message changes its meaning; users and nodes of unequal versions do not talk.
 VERSION = 1
 
+COPIES = 256  # keys of one Copy
+
 Span: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 Column: TypeAlias = bytes
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=64)]
+Address: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 Rights: TypeAlias = Literal["read", "write"]
 
 
@@ -149,7 +156,17 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
 
 
 class Remove(msgspec.Struct, frozen=True, tag="remove"):
+    """force: also what a lease keeps. What is being read keeps its bytes in any case."""
+
     digests: Column
+    force: bool = False
+
+
+class Copy(msgspec.Struct, frozen=True, tag="copy"):
+    """STORED or PRESENT at another node then, ABSENT here, or why not."""
+
+    digests: Column
+    to: Address
 
 
 class Locate(msgspec.Struct, frozen=True, tag="locate"):
@@ -223,8 +240,35 @@ class Look(msgspec.Struct, frozen=True, tag="look"):
     pass
 
 
+class Flow(msgspec.Struct, frozen=True):
+    """What one channel of a node moved over one path in one direction, since it was made.
+
+    writes   to the peer; else from there
+    seconds  from submission to the last byte, of all transfers together, and of the longest one
+    """
+
+    peer: str
+    path: str
+    writes: bool
+    suspected: bool
+    transfers: int
+    bytes: int
+    seconds: float
+    longest: float
+
+
 class Looked(msgspec.Struct, frozen=True, tag="looked"):
+    """epoch      of the node
+    channels   of its engine, for its own tenant alone
+    directory  addresses of those that know of it
+    page       where figures are shown by HTTP; "": nowhere
+    """
+
     figures: dict[str, dict[str, int]]
+    epoch: int = 0
+    channels: tuple[Flow, ...] = ()
+    directory: tuple[str, ...] = ()
+    page: str = ""
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
@@ -244,6 +288,7 @@ Request: TypeAlias = (
     | Commit
     | Abort
     | Remove
+    | Copy
     | Locate
     | Lease
     | Renew

@@ -9,7 +9,16 @@ from numpy.typing import NDArray
 
 from .answers import Answers, Digests
 
-__all__ = ["Arrivals", "Entries", "IndexLike", "Ints", "LedgerLike", "Words", "prints_of"]
+__all__ = [
+    "Arrivals",
+    "Entries",
+    "IndexLike",
+    "Ints",
+    "LedgerLike",
+    "SharedLike",
+    "Words",
+    "prints_of",
+]
 
 Ints: TypeAlias = NDArray[np.int64]
 Words: TypeAlias = NDArray[np.uint64]
@@ -121,6 +130,22 @@ class LedgerLike(Protocol):
     def arrivals(self) -> tuple[Arrivals, Ints, Ints, Digests]:
         """Since the last call: what was stored; offsets and rooms of extents that became free,
         as their keys were present; what was refused and will not be stored."""
+
+
+class SharedLike(Protocol):
+    """Leases that users take in shared memory, a word for each slot of the index."""
+
+    def begin(self) -> None:
+        """Users take none from now on."""
+
+    def end(self) -> None:
+        """They do again; what was chosen is marked."""
+
+    def held(self, slots: Ints, now: int, longest: int) -> NDArray[np.bool_]:
+        """Which of these are leased. None is for longer than `longest`."""
+
+    def clear(self, slots: Ints) -> None:
+        """Nothing is leased there."""
 
 
 def prints_of(digests: Digests) -> Words:

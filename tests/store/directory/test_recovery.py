@@ -18,7 +18,6 @@ from kvferry.config import from_environment
 from kvferry.store import Answer, Cause, Store
 from kvferry.store.directory import messages as m
 from kvferry.store.directory.copier import BYTES_AT_ONCE, Copier
-from kvferry.store.directory.messages import Where
 from kvferry.store.user.node_at import join
 from tests.store.directory.elected import Here
 from tests.store.directory.town import Keeper, free_port, town, until, value_of
@@ -55,11 +54,9 @@ def test_a_copier_waits_as_long_as_its_rate_wants() -> None:
         a.put_batch(keys, values)
         copier, turns = Copier(node_of(a), rate), Turns()
         copier._over = turns  # type: ignore[assignment]
-        there = copier.copy(
-            Where(b.engine.epoch, b.engine.addresses[0]), _core.digest(keys, node_of(a).secret)
-        )
+        there = copier.copy(b.engine.addresses[0], _core.digest(keys, node_of(a).secret))
         copier.close()
-        assert there.all()
+        assert (there == Answer.STORED).all()
         assert b.get_batch(keys) == values
         assert sum(turns.waits) == pytest.approx(sum(map(len, values)) / rate)
         assert max(turns.waits) <= (BYTES_AT_ONCE + max(map(len, values))) / rate

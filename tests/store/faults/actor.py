@@ -364,6 +364,10 @@ class _Scene:
         self._leases.append(held)
         return int(held.held.sum())
 
+    def keep(self, keys: list[str], seconds: float) -> int:
+        """How many are there, and stay."""
+        return int(self.store.exists_batch(keys, lease=seconds).sum())
+
     def shorten_leases(self, seconds: float) -> None:
         """Of its reads."""
         far.LEASE = int(seconds * 1e9)

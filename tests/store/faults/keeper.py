@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 from kvferry import Engine, config
+from kvferry.store import Limits
 from kvferry.store.node import Node, Service
 from kvferry.store.ssd import ssd_of
 from kvferry.testing import Child, LeakCheck, spawn
@@ -115,6 +116,7 @@ def keep(
     """Is the node, and answers what it is asked."""
     leaks = LeakCheck()
     wanted["ssd"] = ssd_of(*wanted.get("ssd", (None, None)))
+    wanted["limits"] = Limits(**wanted.get("limits", {}))
     with leaks:
         engine = Engine(*addresses, options=replace(config.from_environment(), **options))
         node = Node(engine, **wanted)

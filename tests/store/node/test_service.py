@@ -60,7 +60,6 @@ def test_who_has_not_joined_is_refused(setting: Setting, stranger: Channel) -> N
         m.Reserve(words(64)),
         m.Commit(words(1), words(1, 2), words(1)),
         m.Locate(words(1, 2), 1),
-        m.Look(),
         m.Drain(),
         m.Leave(1),
         m.Remove(words(1, 2)),
@@ -180,7 +179,7 @@ def test_what_is_anothers_is_not_ones_own(setting: Setting, stranger: Channel) -
     assert told.answers == bytes([Answer.STORED])
     assert user.get("key") == PAGE
     assert ask(stranger, m.Leave(me))["answers"] == bytes([Answer.REMOVED])
-    assert refused(stranger, m.Look())
+    assert refused(stranger, m.Drain())
 
 
 # Leave: the other user is of this process, which may take leave for it.
@@ -204,6 +203,7 @@ def anything(chance: random.Random, attempts: list[int]) -> Any:
         "Column": column,
         "Column | None": lambda name: chance.choice([None, column(name)]),
         "Name | None": lambda name: chance.choice([None, "", "a"]),
+        "Address": lambda name: chance.choice(["nowhere", "127.0.0.1:1", "unix:///nowhere"]),
         "Span": lambda name: min(number(), 1 << 62),
         "int": lambda name: number() % (1 << 63),
         "bool": lambda name: chance.choice([True, False]),

@@ -175,7 +175,7 @@ def test_a_reader_by_hand(node: Host) -> None:
     mine = mapped.pop(f"store.user.{home.joined.user}")
     assert len(mine) == node.nodes["a"].lines_bytes, "a reader needs no desk"
     assert not mine.readonly
-    assert set(mapped) == {"store.pool", "store.index", "store.bell"}
+    assert set(mapped) == {"store.pool", "store.index", "store.bell", "store.leases"}
     assert all(each.readonly for each in mapped.values())
     channel = home._channel
     digests = _core.digest(["key"], home.joined.secret).tobytes()
@@ -295,7 +295,7 @@ def test_an_epoch_that_somebody_else_names_keeps_nobody(node: Host) -> None:
 
 @pytest.mark.parametrize("rounds", [30, pytest.param(3000, marks=pytest.mark.slow)])
 def test_a_tenant_garbles_what_it_may_write(node: Host, rounds: int) -> None:
-    """Its desk, its lines, its pool and its bell: another tenant's user sees nothing of it."""
+    """Its desk, lines, pool, bell and leases: another tenant's user sees nothing of it."""
     a, b = node.store(A), node.store(B)
     a.put("key", PAGE)
     a.pin(["key"])
@@ -303,7 +303,7 @@ def test_a_tenant_garbles_what_it_may_write(node: Host, rounds: int) -> None:
     draw = np.random.default_rng(3)
     mapped = memories(home).values()
     targets = [np.frombuffer(each, np.uint8) for each in mapped if not each.readonly]
-    assert len(targets) == 3
+    assert len(targets) == 4
     for round in range(rounds):
         for target in targets:
             part = target[: len(target) // 8 * 8].view(np.uint64)

@@ -70,7 +70,7 @@ def test_others_are_asked_for_what_lies_on_the_disk_of_a_node_that_ends(folder: 
 def test_what_cannot_begin_leaves_nothing_running(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(node: Node) -> None:
+    def broken(node: Node, copier: object) -> None:
         raise RuntimeError("no more threads")
 
     before = set(threading.enumerate())

@@ -42,6 +42,7 @@ def test_a_child_is_a_user_of_its_own(setting: Setting) -> None:
     def body() -> None:
         with over_tcp():
             assert store.get("parent") == PAGE
+            assert store.exists_batch(["parent", "no"], lease=0.01).tolist() == [True, False]
             assert store.put("child", PAGE[::-1]) is Answer.STORED
             assert store.get("child") == PAGE[::-1]
             assert store.put_batch(["child", "more"], [b"", b"more"]).ok

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 
 from .. import messages as m
 from ..answers import Answers
-from ..table import Words
+from ..table import Ints, Words
 from ..user.found import Found, Key, Room, Watch
 from ..user.home import Home
+from ..user.pieces import Pieces
 from ..user.stock import Extents
+from ..user.targets import Target
 from ..user.values import Values
 
 __all__ = ["Careful"]
@@ -35,6 +37,11 @@ class Careful(Home):
     def write(self, extents: Extents, values: Values, timeout: float | None) -> None:
         self._home.write(extents, values, timeout)
 
+    def write_pieces(
+        self, extents: Extents, pieces: Pieces, offsets: Words, timeout: float | None
+    ) -> None:
+        self._home.write_pieces(extents, pieces, offsets, timeout)
+
     def commit(self, attempts: Words, values: Values, timeout: float | None) -> Answers:
         self._check()
         return self._home.commit(attempts, values, timeout)
@@ -42,8 +49,16 @@ class Careful(Home):
     def exists(self, keys: Sequence[Key]) -> Answers:
         return self._home.exists(keys)
 
+    def keep(self, keys: Sequence[Key], span: int) -> Answers:
+        return self._home.keep(keys, span)
+
     def read(self, keys: Sequence[Key], room: Room, watch: Watch) -> Found:
         return self._home.read(keys, room, watch)
+
+    def read_pieces(
+        self, keys: Sequence[Key], target: Target, rows: Ints | None, watch: Watch
+    ) -> Found:
+        return self._home.read_pieces(keys, target, rows, watch)
 
     def leave(self) -> None:
         self._home.leave()

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import log
+from ...address import parse
 from ...errors import Error, Timeout
-from ..answers import Answer, Digests
+from ..answers import Answer, Answers, Digests
 from ..clock import now
 from ..messages import digests_in
 from ..table import Entries, Words
@@ -20,7 +21,7 @@ from ..user.home import Home
 from ..user.node_at import NodeAt, join
 from ..user.values import Values
 from .careful import Careful
-from .messages import Order, Where
+from .messages import Order
 
 if TYPE_CHECKING:
     from ..node import Node
@@ -34,6 +35,7 @@ AT_ONCE = 64  # objects that are leased
 BYTES_AT_ONCE = 8 << 20
 LEASE = 60_000_000_000
 TIMEOUT = 5.0
+TARGETS = 64  # nodes that are copied to by turns, and stay joined
 USER = 0  # in the catalog: the node itself
 
 
@@ -82,17 +84,18 @@ class Copier:
             self._orders.clear()
             self._waiting = 0
 
-    def copy(self, to: Where, digests: Digests, paced: bool = True) -> NDArray[np.bool_]:
-        """Which of these are there now; False: not copied, or not here any more. Blocks."""
-        there = np.zeros(len(digests), np.bool_)
+    def copy(self, to: str, digests: Digests, paced: bool = True) -> Answers:
+        """Of each STORED or PRESENT at the node at this address, ABSENT here, or why it refuses.
+        Blocks. Raises what joining and putting raise."""
+        answers = np.full(len(digests), Answer.DRAINING, np.uint8)
         with self._turn:
-            target = self._target(to.address)
+            target = self._target(to)
             for first in range(0, len(digests), AT_ONCE):
                 if self._over.is_set():
                     break
                 some = slice(first, first + AT_ONCE)
-                there[some] = self._copy(target, digests[some], paced)
-        return there
+                answers[some] = self._copy(target, digests[some], paced)
+        return answers
 
     def close(self) -> None:
         """Blocks until the copy that is under way is over. Idempotent."""
@@ -114,7 +117,7 @@ class Copier:
             while (order := self._next()) is not None and not self._over.is_set():
                 digests = digests_in(order.digests)
                 try:
-                    self.copy(order.to, digests)
+                    self.copy(order.to.address, digests)
                 except Error as error:
                     logger.info("%s takes no copies: %s", order.to.address, error)
                 with self._lock:
@@ -126,6 +129,9 @@ class Copier:
 
     def _target(self, address: str) -> NodeAt:
         if address not in self._targets:
+            parse(address)
+            while len(self._targets) >= TARGETS:
+                self._targets.pop(next(iter(self._targets))).leave()
 
             def joining() -> Home:
                 return Careful(join(self._node.engine, address), self._check)
@@ -138,8 +144,8 @@ class Copier:
         if now() >= self._until:
             raise Timeout("the lease was over before the copy", cause="timeout")
 
-    def _copy(self, target: NodeAt, digests: Digests, paced: bool) -> NDArray[np.bool_]:
-        there = np.zeros(len(digests), np.bool_)
+    def _copy(self, target: NodeAt, digests: Digests, paced: bool) -> Answers:
+        answers = np.full(len(digests), Answer.ABSENT, np.uint8)
         catalog, clerk = self._node.catalog, self._node.clerk
         self._node.fetch(digests)
         with clerk:
@@ -152,13 +158,12 @@ class Copier:
             values = self._values(entries, moments, asked)
             self._until = leased.until
             for some in _portions(values.lengths):
-                answers = target.both[1].put(values.some(some))
-                there[found[some]] = answers <= Answer.PRESENT
+                answers[found[some]] = target.both[1].put(values.some(some))
                 self._pause(int(values.lengths[some].sum()), paced)
         finally:
             with clerk:
                 catalog.release(USER, leased.ticket)
-        return there
+        return answers
 
     def _values(self, entries: Entries, moments: Words, asked: int) -> Values:
         pool = memoryview(self._node.pool)

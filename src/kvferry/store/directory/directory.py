@@ -14,19 +14,35 @@ from ...errors import UsageError
 from ..answers import Digests
 from ..messages import column_of
 from ..table import Words
+from .events import REMOVED as REMOVED_AT
+from .events import STORED, Events, Row
 from .membership import Member, Membership, Spans, State
 from .messages import (
+    EVENTS,
+    MOST,
+    NAMES,
     REMOVED,
     VERSION,
     Enroll,
     Enrolled,
+    Followed,
+    Listed,
+    Name,
+    Named,
     Order,
     Placed,
     Places,
     Report,
+    Scanned,
+    Standing,
+    Texts,
     Where,
+    few_digests_in,
     rows_in,
+    texts_in,
+    texts_of,
 )
+from .names import LONGEST, Names
 from .placement import Candidates, choose
 from .removals import Removals
 from .repair import Repair
@@ -36,6 +52,7 @@ __all__ = ["ROWS", "SPANS", "Directory"]
 SPANS = Spans()
 ROWS = 1 << 26  # 64 Mi keys, 3.3 GB at most
 FORGOTTEN_AT_ONCE = 8  # parts of the table, a round
+UNFOLLOWED = 60_000_000_000  # ns, after which events are not written down any more
 
 
 class Directory:
@@ -46,22 +63,34 @@ class Directory:
 
     term  names this table: who speaks of another one has to enroll
     rows  at most: what is reported beyond is not remembered, and counted
+    names  what keys are called is kept, too
     """
 
     def __init__(
-        self, term: int, now: int, *, rows: int = ROWS, spans: Spans = SPANS, seed: bytes = b""
+        self,
+        term: int,
+        now: int,
+        *,
+        rows: int = ROWS,
+        spans: Spans = SPANS,
+        seed: bytes = b"",
+        names: bool = False,
     ) -> None:
         self.term = term
         self.rows = rows
         self.spans = spans.check()
         self.members = Membership(spans, now)
         self.table = _core.Places(rows, seed or secrets.token_bytes(16))
-        self._repair = Repair(self.table, self.members, now + spans.dead)
+        self._settled = now + spans.dead  # nodes have told what they have by then
+        self._repair = Repair(self.table, self.members, self._settled)
         self._alive = np.zeros(1 << 16, np.bool_)  # numbers of members
         self._dead: deque[tuple[int, int]] = deque()  # numbers to be forgotten, from which part on
         self._removals = Removals()
         self._codes = np.zeros(6, np.int64)  # how often each came of what was told
         self._beyond = 0  # keys that a node told beyond those it said it has at most
+        self.names = Names(self._has) if names else None
+        self._events: Events | None = None  # while somebody follows
+        self._followed = 0  # when somebody last did
 
     # ---- nodes ----
 
@@ -110,6 +139,8 @@ class Directory:
         if len(digests) > room:  # what goes is heard in any case
             digests, wanted = self._within(room, digests, wanted)
         codes = self.table.tell(member.number, digests, wanted)
+        if self._events is not None:
+            self._note(member, digests, codes)
         self._codes += np.bincount(codes, minlength=6)
         return gone
 
@@ -158,6 +189,57 @@ class Directory:
         count = column_of(held.astype(np.uint8))
         return Placed(column_of(places), self._named(places), len(self.members), count)
 
+    # ---- names ----
+
+    def name(self, request: Name, now: int) -> Named:
+        """Raises UsageError for columns that do not fit each other, or for too much at once."""
+        digests = few_digests_in(request.digests, NAMES)
+        names = texts_in(request.names, len(digests))
+        if any(name is None or len(name) > LONGEST for name in names):
+            raise UsageError(f"a name has {LONGEST} bytes at most", cause="protocol")
+        if self.names is not None:
+            told = [name or b"" for name in names]
+            self.names.tell(request.space, digests, told, request.fresh, now)
+        return Named(self.term, self.names is not None)
+
+    def listed(self, space: bytes, after: int, now: int) -> Listed:
+        """Raises UsageError (names) where none are kept."""
+        if self.names is None:
+            raise UsageError("this directory keeps no names", cause="names")
+        page = self.names.page(space, after, now)
+        return Listed(self.term, texts_of(page.names), page.after)
+
+    # ---- events ----
+
+    def follow(self, term: int, after: int, now: int) -> Followed:
+        """What came and went since; from the first call on it is written down."""
+        self._followed = now
+        first = self._events is None
+        self._events = events = self._events or Events()
+        keys = self.table.rows
+        rows = None if first or term != self.term else events.read(after, EVENTS)
+        if rows is None:
+            return Followed(self.term, events.last, True, keys)
+        kinds, digests, nodes = rows.kinds, rows.digests, rows.nodes
+        columns = column_of(kinds), column_of(digests), column_of(nodes)
+        named = tuple(events.named) if len(kinds) else ()
+        names = self._names_of(digests)
+        return Followed(self.term, rows.last, False, keys, *columns, named, names)
+
+    def scan(self, shard: int, bits: int, part: int) -> Scanned:
+        """Where keys are; of a part that is chosen by their digests, and so does not change while
+        rows move. Raises UsageError (bad_size) for more than a message takes."""
+        found = self.table.scan(shard, 0, self.table.rows)[1]
+        chosen = found["digest"][:, 1] & np.uint64((1 << bits) - 1) == part
+        if int(chosen.sum()) > MOST:
+            raise UsageError("a part of more keys than a message takes", cause="bad_size")
+        digests = np.ascontiguousarray(found["digest"][chosen])
+        places = found["places"][chosen] * self._alive[found["places"][chosen]]
+        numbers = [int(number) for number in np.unique(places) if number]
+        named: dict[int, tuple[str, str]] = {number: self._row(number) for number in numbers}
+        columns = column_of(digests), column_of(places.astype(np.uint16))
+        return Scanned(self.term, *columns, named, self._names_of(digests))
+
     # ---- rounds ----
 
     def sweep(self, now: int) -> list[Member]:
@@ -170,7 +252,30 @@ class Directory:
             self._forget_some()
         if not self._dead:
             self._repair.step(now)
+        if self.names is not None and now >= self._settled:
+            self.names.sweep(now)
+        if self._events is not None and now - self._followed > UNFOLLOWED:
+            self._events = None
         return dead
+
+    def roll(self, now: int) -> tuple[Standing, ...]:
+        """Who is there."""
+        return tuple(self._standing(each, now) for each in self.members)
+
+    def _standing(self, member: Member, now: int) -> Standing:
+        return Standing(
+            number=member.number,
+            epoch=member.epoch,
+            address=member.name,
+            state=member.state.value,
+            domain=member.domain,
+            capacity=member.capacity,
+            free=member.free,
+            keys=self.table.held(member.number),
+            most=member.keys,
+            since=max(now - member.since, 0),
+            heard=max(now - member.heard, 0),
+        )
 
     def figures(self) -> dict[str, int]:
         states = [each.state for each in self.members]
@@ -185,6 +290,7 @@ class Directory:
             "lacking": self.table.lacking,
             "memory": self.table.memory,
             "beyond": self._beyond,
+            **({} if self.names is None else self.names.figures()),
             **told,
         }
 
@@ -198,6 +304,8 @@ class Directory:
 
     def _bury(self, member: Member) -> None:
         self._alive[member.number] = False
+        if self._events is not None and self.table.held(member.number):
+            self._events.clear(member.row)
         self._repair.forget(member.number)
         if self.table.held(member.number):
             self._dead.append((member.number, 0))
@@ -223,6 +331,24 @@ class Directory:
         self._beyond += int((~kept).sum())
         return np.ascontiguousarray(digests[kept]), np.ascontiguousarray(wanted[kept])
 
+    def _note(self, member: Member, digests: Digests, codes: NDArray[np.uint8]) -> None:
+        kinds = _KINDS[codes]
+        told = np.flatnonzero(kinds)
+        if len(told) and self._events is not None:
+            self._events.note(member.row, digests[told], kinds[told])
+
+    def _names_of(self, digests: Digests) -> Texts:
+        return Texts() if self.names is None else texts_of(self.names.of(digests))
+
+    def _row(self, number: int) -> Row:
+        member = self.members.numbered(number)
+        assert member is not None, "who is alive is a member"
+        return member.row
+
+    def _has(self, digests: Digests) -> NDArray[np.bool_]:
+        has: NDArray[np.bool_] = np.asarray(self._known(digests).any(1))
+        return has
+
     def _known(self, digests: Digests) -> Places:
         places = self.table.find(digests)
         if self._dead:
@@ -245,3 +371,7 @@ class Directory:
 
 # Of what was told, in the order of the PLACE codes.
 _TOLD = ("added", "known", "crowded", "full", "dropped", "unknown")
+
+# What an event tells of it.
+_KINDS = np.zeros(len(_TOLD), np.uint8)
+_KINDS[_core.PLACE_ADDED], _KINDS[_core.PLACE_DROPPED] = STORED, REMOVED_AT

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ... import log
 from ...address import TcpAddress, parse
 from ...errors import Error
-from ..answers import Digests
+from ..answers import Answer, Digests
 from ..clock import now
 from ..messages import column_of, digests_in
 from ..table import Words
@@ -55,14 +55,14 @@ class Herald:
     Whenever the directory is another, or has missed something, all is told anew, from the index,
     a piece at a time. The node's lock is held for a piece; nobody else's is ever waited for.
 
-    wanted  of the node: where there are directories, what fails together with it, how fast it
-            copies to others on their order
+    wanted  of the node: where there are directories, what fails together with it
+    copier  carries their orders out
     """
 
-    def __init__(self, node: Node, wanted: Directed) -> None:
+    def __init__(self, node: Node, wanted: Directed, copier: Copier) -> None:
         self.node = node
         self.line = Line(node.engine, wanted.addresses, TIMEOUT)
-        self.copier = Copier(node, wanted.copy_rate)
+        self.copier = copier
         self._domain = wanted.domain or node.engine.facts.boot or socket.gethostname()
         self._began = time.time_ns()
         self._journal = Journal()
@@ -152,6 +152,7 @@ class Herald:
             capacity=self.node.pool.length,
             free=free,
             keys=self.node.slots,
+            disk=self.node.tier is not None,
         )
         reply = self.line.ask(hello, m.Enrolled)
         if isinstance(reply, m.Enrolled):
@@ -240,15 +241,16 @@ class Herald:
         alone[m.held_in(placed, len(digests)) != 0] = False
         for number in np.unique(targets[targets != 0]).tolist():
             some = np.flatnonzero(targets == number)
-            copied = self.copier.copy(placed.nodes[number], digests[some], paced=False)
+            address = placed.nodes[number].address
+            copied = self.copier.copy(address, digests[some], paced=False) <= Answer.PRESENT
             alone[some[copied]] = False
         return alone
 
 
-def begin(node: Node) -> Herald | None:
+def begin(node: Node, copier: Copier) -> Herald | None:
     """Of a node that others reach, and that knows of a directory."""
     wanted = node.directory
-    return Herald(node, wanted) if wanted.addresses and node.engine.addresses else None
+    return Herald(node, wanted, copier) if wanted.addresses and node.engine.addresses else None
 
 
 def reachable(addresses: tuple[str, ...], towards: tuple[str, ...]) -> str:

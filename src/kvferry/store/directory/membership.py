@@ -16,6 +16,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ...errors import Full, UsageError
+from .events import Row
 from .messages import Enroll, Where
 
 __all__ = ["Event", "Member", "Membership", "Spans", "State"]
@@ -107,6 +108,7 @@ class Member:
     keys: int
     since: int
     heard: int
+    disk: bool = False
     seq: int = 0
     whole: bool = False
     back: bool = True
@@ -115,6 +117,11 @@ class Member:
     @property
     def name(self) -> str:
         return self.where.address
+
+    @property
+    def row(self) -> Row:
+        """As events name it."""
+        return Row(self.name, "dram+ssd" if self.disk else "dram")
 
     def meet(self, event: Event) -> None:
         self.state = _NEXT[self.state, event]
@@ -167,6 +174,7 @@ class Membership:
             capacity=hello.capacity,
             free=hello.free,
             keys=hello.keys,
+            disk=hello.disk,
             since=now if same is None else same.since,
             heard=now,
             back=same is None or (same.back and not same.whole),

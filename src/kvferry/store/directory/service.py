@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import msgspec
 
 from ... import log
 from ...engine import Caller, Engine
@@ -12,9 +15,12 @@ from ...errors import PeerError, RightsError, UsageError
 from ...runtime import Access
 from ..clock import now
 from ..messages import column_of, words_in
+from ..user.namespace import Namespace
 from . import messages as m
 from .directory import ROWS, SPANS, Directory
+from .following import Follower
 from .lead import Alone, Lead
+from .listing import pages
 from .membership import Spans
 
 __all__ = ["Service"]
@@ -26,6 +32,7 @@ TENANT = ""
 
 # Who may not write is no node.
 _OF_NODES = m.Enroll, m.Beat, m.Report, m.Leave
+_OF_WRITERS = *_OF_NODES, m.Name
 
 
 class Service:
@@ -34,6 +41,7 @@ class Service:
     lead   says whether it is this directory that answers; by default it always is
     rows   keys that it remembers at most
     clock  ns; of the machine's start by default
+    names  what keys are called is kept, too, as users tell it
 
     A term has a table of its own, which begins empty: nodes tell what they have. Its thread owns
     the lead and closes it.
@@ -47,16 +55,19 @@ class Service:
         rows: int = ROWS,
         spans: Spans = SPANS,
         clock: Callable[[], int] = now,
+        names: bool = False,
     ) -> None:
         if rows < 1:
             raise UsageError(f"a directory of {rows} keys is none", cause="bad_size")
         self.engine = engine
         self._lead: Lead = lead or Alone(engine.addresses)
-        self._rows = rows
+        self._rows, self._names = rows, names
         self._spans = spans.check()
         self._clock = clock
         self._lock = threading.Lock()
         self._directories: dict[str, Directory] = {}  # by tenant, all of one term
+        self.page = ""  # where figures are shown by HTTP
+        self._requests: Counter[type] = Counter()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tend, name="kvferry-directory", daemon=True)
         engine.serve_callers(m.SERVICE, self._serve, readers=True)
@@ -67,6 +78,21 @@ class Service:
         another one leads."""
         with self._lock:
             return self._of(TENANT).figures() if self._lead.leads else {}
+
+    def requests(self) -> dict[str, int]:
+        """How many of each kind were answered since it began: "beat", "lookup" and so on."""
+        with self._lock:
+            return {kind.__name__.lower(): count for kind, count in self._requests.items()}
+
+    def names(self, namespace: str | None = None) -> Iterator[list[str | bytes]]:
+        """Keys of a namespace, page by page. Raises UsageError (names) where none are kept, and
+        PeerError where another one leads."""
+        return pages(self._ask, Namespace(namespace).space)
+
+    def follower(self) -> Follower:
+        """Tells what comes and goes, from what is there on, without the engine. Its steps raise
+        PeerError where another one leads."""
+        return Follower(self._ask)
 
     def close(self) -> None:
         """Whoever asks from now on is refused. Idempotent. The engine stays open."""
@@ -80,14 +106,27 @@ class Service:
         if self._over.is_set():
             raise PeerError("the directory is closed", cause="closed")
         request = m.decode_request(body)
-        if caller.rights is not Access.WRITE and isinstance(request, _OF_NODES):
+        if caller.rights is not Access.WRITE and isinstance(request, _OF_WRITERS):
             raise RightsError("the token permits to read alone", cause="read_only")
         if (led := self._led()) is not None:
             return m.encode(led)
+        reply = self._answer(caller.epoch, request)
+        if isinstance(reply, m.Roster):
+            reply = msgspec.structs.replace(reply, page=self.page)
+        return m.encode(self._led() or reply)  # the lead may have ended before it was decided
+
+    def _answer(self, epoch: int, request: m.Request) -> m.Reply:
         verb = _VERBS[type(request)]
         with self._lock:
-            reply = verb(self._of(TENANT), caller.epoch, request, self._clock())
-        return m.encode(self._led() or reply)  # the lead may have ended before it was decided
+            self._requests[type(request)] += 1
+            return verb(self._of(TENANT), epoch, request, self._clock())
+
+    def _ask(self, request: m.Request, kind: type[m.R]) -> m.R:
+        """In this process."""
+        reply = self._led() or self._answer(0, request)
+        if not isinstance(reply, kind):
+            raise PeerError("another directory leads", cause="no_directory")
+        return reply
 
     def _led(self) -> m.Led | None:
         """What is answered when it is another one that leads."""
@@ -100,7 +139,9 @@ class Service:
             self._directories.clear()
         found = self._directories.get(tenant)
         if found is None:
-            found = Directory(term, self._clock(), rows=self._rows, spans=self._spans)
+            found = Directory(
+                term, self._clock(), rows=self._rows, spans=self._spans, names=self._names
+            )
             self._directories[tenant] = found
         return found
 
@@ -153,6 +194,26 @@ def _choose(it: Directory, epoch: int, request: m.Choose, now: int) -> m.Reply:
     return it.choose(request.near, digests, sizes, request.copies, now)
 
 
+def _roll(it: Directory, epoch: int, request: m.Roll, now: int) -> m.Reply:
+    return m.Roster(it.roll(now), it.figures())
+
+
+def _name(it: Directory, epoch: int, request: m.Name, now: int) -> m.Reply:
+    return it.name(request, now)
+
+
+def _list(it: Directory, epoch: int, request: m.List, now: int) -> m.Reply:
+    return it.listed(request.space, request.after, now)
+
+
+def _follow(it: Directory, epoch: int, request: m.Follow, now: int) -> m.Reply:
+    return it.follow(request.term, request.after, now)
+
+
+def _scan(it: Directory, epoch: int, request: m.Scan, now: int) -> m.Reply:
+    return it.scan(request.shard, request.bits, request.part)
+
+
 def _look(it: Directory, epoch: int, request: m.Look, now: int) -> m.Reply:
     return m.Looked(it.figures())
 
@@ -164,5 +225,10 @@ _VERBS: dict[type, Callable[[Directory, int, Any, int], m.Reply]] = {
     m.Leave: _leave,
     m.Lookup: _lookup,
     m.Choose: _choose,
+    m.Name: _name,
+    m.List: _list,
+    m.Follow: _follow,
+    m.Scan: _scan,
     m.Look: _look,
+    m.Roll: _roll,
 }

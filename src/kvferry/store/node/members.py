@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..._core import Lines
 from ...memory import Region
+from ...path import LinkKind
 from ...runtime import Access
 from ..table import Words
 
@@ -27,6 +28,7 @@ class Member:
     number  names it in the catalog; never used again
     epoch   of its engine; the node's own for the process that the node is embedded in
     rights  with which it comes
+    link    over which it reaches the pool
     pid     of its process, None on another host
     pidfd   becomes readable when that process has exited
     region  its lines and, if it writes, its desk; None where it maps nothing
@@ -44,6 +46,7 @@ class Member:
     joins: int = 0
     silent: bool = False
     rights: Access = Access.WRITE
+    link: LinkKind = LinkKind.LOOPBACK
 
     @property
     def exited(self) -> bool:

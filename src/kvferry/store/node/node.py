@@ -2,11 +2,12 @@
 
     pool     objects, each in its extent           users write what they have reserved
     index    where they lie                        users read
+    leases   until when each of them stays         users write
     bell     a word that users ring                users write
     user.N   hazard lines and desk of one user     that user writes, nobody else has it
 
-Users whose token permits to read alone write to their hazard lines and nothing else, and have no
-desk.
+Users whose token permits to read alone write to their hazard lines and nothing else, have no desk,
+and ask for leases.
 
 The catalog decides; the clerk answers commits beside it, natively. Whoever asks the catalog or the
 ledger holds the clerk's lock. Nothing is waited for, sent or mapped under it.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,6 +41,9 @@ from ..table import Entries
 from ..witness import Witness
 from .members import Member, Members
 from .tally import Tally
+
+if TYPE_CHECKING:
+    from ..directory.copier import Copier
 
 __all__ = ["Node"]
 
@@ -105,8 +110,10 @@ class Node:
         self.witnesses: list[Witness] = []
         self.tenant = tenant
         self.tenants: dict[str, Node] = {}  # whose figures its users may see, too
+        self.page = ""  # where its figures are shown by HTTP
         self.limits = limits
         self.tally = Tally()
+        self.copier: Copier | None = None  # while its service lasts
         self.members = Members()
         shared = bool(engine.addresses or peers or directory.addresses or ssd)
         self.secret = engine.derive(b"kvferry store", tenant) if shared else secrets.token_bytes(16)
@@ -118,6 +125,9 @@ class Node:
         self._bell = engine.allocate("store.bell", PAGE, tenant=tenant)
         memory = self._index_region
         self.index = _core.Index(memory.address, memory.length, engine.epoch)
+        self.leases = engine.allocate(
+            "store.leases", _core.leases_bytes(self.index.capacity), tenant=tenant
+        )
         self._ledger = _core.Ledger(self.index, int(self.index.capacity * limits.entries_high))
         self.clerk = _core.Clerk(self._ledger, self._bell.address)
         opened = None
@@ -135,6 +145,7 @@ class Node:
             limits,
             told,
             None if behind is None else behind.dear,
+            _core.SharedLeases(self.index, self.leases.address, self.leases.length),
         )
         self.tier = opened and Tier(self.clerk, self.catalog, opened, self.index, self.pool)
         if self.tier is not None:
@@ -272,14 +283,15 @@ class Node:
         """Have in memory what lies on the disk, an Answer each; None: there is no disk. Blocks."""
         return None if self.tier is None else self.tier.fetch(digests)
 
-    def take_out(self, digests: Digests) -> Answers:
-        """Remove objects from wherever they lie. Blocks until the disk knows, unless it refuses."""
+    def take_out(self, digests: Digests, force: bool = False) -> Answers:
+        """Remove objects from wherever they lie, by force leased ones, too. Blocks until the disk
+        knows, unless it refuses."""
         if self.tier is None:
             with self.clerk:
-                return self.catalog.remove(digests, now())
+                return self.catalog.remove(digests, now(), force=force)
         with self.clerk:
             before = self.tier.asked
-            answers = self.tier.remove(digests, self.catalog.remove(digests, now()))
+            answers = self.tier.remove(digests, self.catalog.remove(digests, now(), force=force))
             asked = self.tier.asked
         if asked > before:
             self.tier.settle(asked)
@@ -321,12 +333,21 @@ class Node:
             held = sum(len(each.claimed()) for each in lines)
             reads = self.tally.reads([each.counters() for each in lines])
             misses = self.tally.misses()
+            traffic = self.tally.traffic(members)
+            turnover = self.catalog.turnover()
         users = {
             "users": len(members),
             "silent": sum(each.silent for each in members),
             "held_lines": held,
         }
-        figures = {"usage": asdict(usage), "reads": reads, "misses": misses, "users": users}
+        figures = {
+            "usage": {**asdict(usage), "most": self.limits.entries(self.index.capacity)},
+            "reads": reads,
+            "misses": misses,
+            "traffic": traffic,
+            "users": users,
+            **turnover,
+        }
         return figures if self.tier is None else {**figures, "ssd": self.tier.figures()}
 
     # ---- the end ----

@@ -10,11 +10,14 @@ import numpy as np
 from ... import _core, log
 from ...engine import Caller
 from ...errors import PeerError, UsageError
+from ...path import LinkKind
 from .. import messages as m
 from ..clock import now
+from ..directory.copier import Copier
 from ..directory.herald import Herald, Moved
 from ..directory.herald import begin as herald_of
 from ..records import Commits
+from .figures import looked
 from .members import Member
 from .node import Node
 from .verbs import answer, joined
@@ -43,6 +46,7 @@ class Service:
         self.moved: Moved | None = None  # by the last grace, to other nodes
         self._threads: list[threading.Thread] = []  # that were started
         self._herald: Herald | None = None
+        self._copier = Copier(node, node.directory.copy_rate)
         try:
             self._begin()
         except BaseException:
@@ -52,18 +56,24 @@ class Service:
 
     def _begin(self) -> None:
         node = self.node
+        node.copier = self._copier
         if node.engine.addresses:
             node.engine.serve_callers(m.SERVICE, self._serve, tenant=node.tenant, readers=True)
             self._start(self._answer_desks, "kvferry-clerk")
         self._start(self._tend, "kvferry-upkeep")
         if node.tier is not None:
             node.tier.start()
-        self._herald = herald_of(node)
+        self._herald = herald_of(node, self._copier)
 
     def _start(self, work: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=work, name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
+
+    @property
+    def enrolled(self) -> bool:
+        """Does a directory know the node, and all that it has? True where it is told of none."""
+        return self._herald is None or self._herald.enrolled
 
     @property
     def closed(self) -> bool:
@@ -80,6 +90,8 @@ class Service:
             self._drain(grace)
         if self._herald is not None:
             self._herald.close()
+        self._copier.close()
+        self.node.copier = None  # which knows the node
         self._over.set()
         self.node.clerk.wake()
         for thread in self._threads:
@@ -108,6 +120,8 @@ class Service:
         request = m.decode_request(body)
         if isinstance(request, m.Join):
             return m.encode(self._join(caller, request))
+        if isinstance(request, m.Look):  # by who need not be a user
+            return m.encode(looked(self.node))
         member = self.node.members.of(caller.epoch, caller.rights)
         if member is None:
             raise UsageError("who asks has not joined", cause="not_joined")
@@ -123,6 +137,7 @@ class Service:
         member = self.node.join(
             caller.epoch, caller.name, caller.pid, request.mapped, caller.rights
         )
+        member.link = caller.link or LinkKind.TCP
         return joined(self.node, member)
 
     # ---- desks ----

@@ -7,19 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from ... import _core
-from ...errors import PeerError, UsageError
+from ... import _core, log
+from ...errors import Error, PeerError, UsageError
 from .. import messages as m
 from ..answers import Answer, Answers, Cause, Digests, Pin
 from ..clock import moments, now
 from ..records import Commits
 from ..table import Words
-from .figures import figures_of
+from .figures import looked
 from .members import Member
 from .node import Node
 from .rights import check_rights
 
 __all__ = ["answer"]
+
+logger = log.get("kvferry.store")
 
 # As plain numbers, which arrays take faster.
 FOUND, ABSENT, BUSY = int(Answer.FOUND), int(Answer.ABSENT), int(Answer.BUSY)
@@ -82,7 +84,10 @@ def _commit(node: Node, member: Member, request: m.Commit) -> m.Told:
     expires = None if request.ttls is None else _moments(request.ttls, len(attempts))
     attrs = None if request.attrs is None else m.words_in(request.attempts, request.attrs)[1]
     commits = Commits(attempts, digests, lengths, attrs, parents, expires)
-    return _told(node.commit(member.number, commits))
+    answers = node.commit(member.number, commits)
+    with node.clerk:
+        node.tally.written(member, int(lengths[answers == Answer.STORED].sum()))
+    return _told(answers)
 
 
 def _abort(node: Node, member: Member, request: m.Abort) -> m.Told:
@@ -92,7 +97,25 @@ def _abort(node: Node, member: Member, request: m.Abort) -> m.Told:
 
 
 def _remove(node: Node, member: Member, request: m.Remove) -> m.Told:
-    return _told(node.take_out(m.digests_in(request.digests)))
+    return _told(node.take_out(m.digests_in(request.digests), request.force))
+
+
+def _copy(node: Node, member: Member, request: m.Copy) -> m.Told:
+    digests = m.digests_in(request.digests)
+    if len(digests) > m.COPIES:
+        raise UsageError(f"{m.COPIES} keys at once are copied", cause="protocol")
+    if request.to in node.engine.addresses:
+        with node.clerk:
+            here = node.why(digests) == Cause.PRESENT
+        return _told(np.where(here, Answer.PRESENT, ABSENT).astype(np.uint8))
+    copier = node.copier
+    if copier is None:  # the node ends
+        return _told(np.full(len(digests), Answer.DRAINING, np.uint8))
+    try:
+        return _told(copier.copy(request.to, digests))
+    except Error as error:
+        logger.info("%s takes no copies: %s", request.to, error)
+        return _told(np.full(len(digests), Answer.NODE_GONE, np.uint8))
 
 
 def _locate(node: Node, member: Member, request: m.Locate) -> m.Located:
@@ -113,28 +136,37 @@ def _locate(node: Node, member: Member, request: m.Locate) -> m.Located:
         answers, offsets, lengths, cargo, used, left, generations, found = sites
         catalog.used(used)
         ticket = catalog.keep(member.number, left, generations, start + lease)
-        _count(node, digests, m.answers_in(answers), found)
+        _count(node, member, digests, m.answers_in(answers), found)
     return m.Located(ticket, lease, answers, offsets, lengths, cargo)
 
 
 def _lease(node: Node, member: Member, request: m.Lease) -> m.Leased:
+    """What came from the disk may have left again before it is leased: as long as more of it stays,
+    the rest is brought in anew."""
     digests = m.digests_in(request.digests)
-    _bring_in(node, digests)
+    ticket, held = 0, -1
+    while True:
+        wanted = _bring_in(node, digests)
+        with node.clerk:
+            _check_here(node, member)
+            start = now()
+            found = node.catalog.lease(member.number, digests, start, start + request.lease)
+            node.catalog.release(member.number, ticket)
+        before, held, ticket = held, int((found.answers == FOUND).sum()), found.ticket
+        if held >= wanted or held <= before:
+            break
     with node.clerk:
-        _check_here(node, member)
-        start = now()
-        found = node.catalog.lease(member.number, digests, start, start + request.lease)
         lengths = found.entries["length"][found.answers == FOUND]
-        _count(node, digests, found.answers, int(lengths.sum()))
+        _count(node, member, digests, found.answers, int(lengths.sum()))
     return m.Leased(found.ticket, found.until - start, m.column_of(found.answers))
 
 
-def _count(node: Node, digests: Digests, answers: Answers, found: int) -> None:
+def _count(node: Node, member: Member, digests: Digests, answers: Answers, found: int) -> None:
     """`found` bytes of objects that were."""
     absent = answers.tobytes().count(ABSENT)
     if absent:
         node.tally.missed(node.why(digests[answers == ABSENT]))
-    node.tally.located(len(answers) - absent, found, absent)
+    node.tally.located(member, len(answers) - absent, found, absent)
 
 
 def _renew(node: Node, member: Member, request: m.Renew) -> m.Told:
@@ -189,7 +221,7 @@ def _why(node: Node, member: Member, request: m.Why) -> m.Told:
 
 
 def _look(node: Node, member: Member, request: m.Look) -> m.Looked:
-    return m.Looked(node.figures() | figures_of(node.tenants))
+    return looked(node)
 
 
 def _drain(node: Node, member: Member, request: m.Drain) -> m.Told:
@@ -202,6 +234,7 @@ _VERBS: dict[type, Callable[[Node, Member, Any], m.Reply]] = {
     m.Commit: _commit,
     m.Abort: _abort,
     m.Remove: _remove,
+    m.Copy: _copy,
     m.Locate: _locate,
     m.Lease: _lease,
     m.Renew: _renew,
@@ -215,12 +248,17 @@ _VERBS: dict[type, Callable[[Node, Member, Any], m.Reply]] = {
 }
 
 
-def _bring_in(node: Node, digests: Digests) -> None:
-    """From the disk, as much at a time as one may, as long as more of it comes."""
-    before = len(digests) + 1
+def _bring_in(node: Node, digests: Digests) -> int:
+    """From the disk, as much at a time as one may, as long as more of it comes: how many are in
+    memory then, as far as they stay there."""
+    before, here = len(digests) + 1, 0
     while 0 < len(digests) < before:
         before, answers = len(digests), node.fetch(digests)
-        digests = digests[:0] if answers is None else digests[answers == BUSY]
+        if answers is None:  # there is no disk
+            break
+        here += int((answers == FOUND).sum())
+        digests = digests[answers == BUSY]
+    return here
 
 
 def _check_here(node: Node, member: Member) -> None:

@@ -5,10 +5,11 @@ asks a clock, an index or a pool.
 """
 
 from .lru import Lru
+from .memory import Memory, Recent
 from .policy import Held, Policy, Slots
 from .prefix import PrefixLru
 from .s3fifo import S3Fifo
 
-__all__ = ["POLICIES", "Held", "Lru", "Policy", "PrefixLru", "S3Fifo", "Slots"]
+__all__ = ["POLICIES", "Held", "Lru", "Memory", "Policy", "PrefixLru", "Recent", "S3Fifo", "Slots"]
 
 POLICIES: dict[str, type[Policy]] = {"lru": Lru, "s3fifo": S3Fifo, "prefix": PrefixLru}

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kvferry._core import Ghosts, Queue
+from kvferry._core import Queue
 
+from .memory import Memory, Recent
 from .policy import Held, Policy, Slots
 
 __all__ = ["S3Fifo"]
@@ -17,6 +18,8 @@ __all__ = ["S3Fifo"]
 SMALL = 10  # the small queue's share of the bytes is one in so many
 OFTEN = 2  # uses in the small queue that lead to the main one
 MOST = 3  # uses that are counted
+
+NOBODY = np.empty(0, np.int64)
 
 
 class S3Fifo(Policy):
@@ -26,19 +29,19 @@ class S3Fifo(Policy):
     one, where each use is worth one more round. Of a batch of victims the small queue gives what
     it has above its share of the bytes that are to remain, the main queue the rest.
 
-    Lately: no more have left the small queue since than the main one has members.
+    memory  who left the small queue lately; by default no more than the main one has members have
+            left since
     """
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, memory: Memory | None = None) -> None:
         super().__init__(slots)
+        self._memory = memory or Recent(slots)
         self._small = Queue(slots)
         self._main = Queue(slots)
         self._small_bytes = 0
         self._main_count = 0
         self._uses = np.zeros(slots, np.uint8)
         self._prints = np.zeros(slots, np.uint64)
-        self._ghosts = Ghosts(slots)
-        self._departed = 1  # how many have left the small queue, from 1; a ghost's word
 
     def touch(self, slots: Slots) -> None:
         slots, times = np.unique(slots, return_counts=True)
@@ -53,7 +56,7 @@ class S3Fifo(Policy):
 
     def _insert(self, slots: Slots, prints: NDArray[np.uint64], parents: Slots) -> None:
         self._prints[slots] = prints
-        known = self._ghosts.recent(prints, self._departed & 0xFFFFFFFF, self._main_count)
+        known = self._memory.back(prints, self._main_count)
         fresh = slots[~known]
         self._join_small(fresh)
         if len(fresh) < len(slots):
@@ -67,19 +70,24 @@ class S3Fifo(Policy):
         self._main.drop(slots)
 
     def _victims(self, needed: int, held: Held) -> Slots:
-        share = max(self.bytes - needed, 0) // SMALL
-        out = self._from_small(self._small_bytes - share, needed, held)
+        out = self._from_small(self._excess(needed), needed, held)
         # What the main queue cannot give the small one has to, whose best go on to the main one.
         for take in (self._from_main, self._all_from_small, self._from_main):
             if (missing := needed - int(self.sizes[out].sum())) > 0:
                 out = np.concatenate((out, take(missing, held)))
         return out
 
+    def _excess(self, needed: int) -> int:
+        """Bytes that have to leave the small queue, either way, for it to keep to its share."""
+        return self._small_bytes - max(self.bytes - needed, 0) // SMALL
+
     def _all_from_small(self, needed: int, held: Held) -> Slots:
         return self._from_small(self._small_bytes, needed, held)
 
     def _from_small(self, excess: int, needed: int, held: Held) -> Slots:
         """`needed` bytes, or fewer when `excess` bytes have left this queue, either way."""
+        if needed <= 0 or excess <= 0:
+            return NOBODY
         out, kept = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         while (
             needed > 0
@@ -101,7 +109,8 @@ class S3Fifo(Policy):
             kept.append(slots[stays])
         self._small.push(np.concatenate(kept))
         gone = np.concatenate(out)
-        self._remember(gone)
+        if len(gone):
+            self._memory.tell(self._prints[gone])
         return gone
 
     def _from_main(self, needed: int, held: Held) -> Slots:
@@ -133,11 +142,3 @@ class S3Fifo(Policy):
         self._uses[slots] = 0
         self._main_count += len(slots)
         self._main.push(slots)
-
-    def _remember(self, slots: Slots) -> None:
-        if not len(slots):
-            return
-        numbers = np.arange(self._departed, self._departed + len(slots))
-        self._departed += len(slots)
-        # 0 stands for nothing known, so one number in 2**32 is told as the one after it.
-        self._ghosts.tell(self._prints[slots], np.maximum(numbers.astype(np.uint32), 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from .decoding import Copies, Decoding, Into, octets
 from .elsewhere import ELSEWHERE
 from .found import SAID, Key, Watch
 from .keys import asked, same
+from .pieces import Buffers, Pieces, in_pieces
+from .placing import place
 from .results import Results, error_of
 from .store import Store
 from .values import Values
@@ -56,11 +58,12 @@ class Coded(Store):
     def put_batch(
         self,
         keys: Sequence[Key],
-        values: Sequence[Any],
+        values: Buffers,
         *,
         ttl: float | None = None,
         parents: Sequence[Key] | None = None,
         replicas: int = 1,
+        prefer: Sequence[str] = (),
     ) -> Results:
         home, writer = self._both()
         rows = Values.of(home.joined.secret, keys, values, ttl, parents).wanted(replicas, home)
@@ -69,12 +72,15 @@ class Coded(Store):
         new: Ints = np.arange(len(keys))
         if home.reader is not None:
             new = np.flatnonzero(home.reader.exists(rows.digests) != _core.HIT)
-        achieved = None if replicas == 1 else np.ones(len(keys), np.uint8)
+        achieved = None if replicas == 1 and not prefer else np.ones(len(keys), np.uint8)
         if len(new):
-            stored = self._encoded(rows, new)
-            answers[new] = writer.put(stored)
-            if achieved is not None:
-                achieved[new] = self._elsewhere.spread(stored, answers[new], replicas)
+            stored, every = self._encoded(rows, new), np.arange(len(new))
+            placed = place(self._elsewhere, writer.put, stored, every, replicas, prefer)
+            answers[new], counts = placed
+            if achieved is not None and counts is not None:
+                achieved[new] = counts
+        if self._naming.wanted:
+            self._naming.note(keys)
         return Results(answers, np.where(answers == STORED, rows.lengths, NO_BYTES), achieved)
 
     def get(self, key: Key) -> bytes | None:
@@ -97,6 +103,14 @@ class Coded(Store):
         self._read(keys, copies, None)
         return copies.copies()
 
+    def get_ranges(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises UsageError (encoded): what lies there is not the value."""
+        raise no_pieces()
+
+    def draft(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises UsageError (encoded): a value is encoded as a whole."""
+        raise no_pieces()
+
     # ---- inside ----
 
     @property
@@ -116,6 +130,8 @@ class Coded(Store):
     def _encoded(self, rows: Values, which: Ints) -> Values:
         """What is stored of some of them."""
         some, stored = rows.some(which), []
+        if isinstance(some.sources, Pieces):
+            raise no_pieces()
         for index, source in zip(which.tolist(), some.sources, strict=True):
             try:
                 stored.append(self._codec.encode(octets(source)))
@@ -135,9 +151,11 @@ class Coded(Store):
         if answer is not Answer.FOUND:
             raise error_of(answer, self._own.address)
 
-    def _get_batch_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Results:
+    def _get_batch_into(self, keys: Sequence[Key], outs: Buffers, watch: Watch) -> Results:
         self._check()
         same(len(keys), len(outs))
+        if isinstance(outs, Pieces) or in_pieces(outs):
+            raise no_pieces()
         into = Into(self._codec, [writable(each) for each in flats(outs)])
         self._read(keys, into, watch)
         return Results(*into.found)
@@ -172,3 +190,7 @@ class Coded(Store):
             if answer in ELSEWHERE:
                 left.append(at)
         return left
+
+
+def no_pieces() -> UsageError:
+    return UsageError("a codec takes and gives whole values, in one buffer", cause="encoded")

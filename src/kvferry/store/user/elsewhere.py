@@ -1,23 +1,26 @@
-"""Where to look for what the own node has not, and where to put what others should have, too."""
+"""Where to look for what the own node has not, and how to put to other nodes."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ... import _core, log
+from ...address import parse
 from ...engine import Engine
 from ...errors import ClosedError, Error
 from .. import messages as m
-from ..answers import Answer, Answers
+from ..answers import Answer, Answers, Digests
 from ..directory import messages as d
 from ..directory.line import GONE, Line
 from .found import Key
 from .node_at import NodeAt
+from .sent import Sent
 from .values import Values
 
 __all__ = ["ELSEWHERE", "Elsewhere"]
@@ -34,7 +37,7 @@ ALONE = 1.0  # seconds for which a directory is not asked again that knows of no
 ELSEWHERE = (Answer.ABSENT, Answer.NODE_GONE, Answer.CORRUPT, Answer.DRAINING)
 MAY_BE = np.isin(np.arange(256), ELSEWHERE)
 NOBODY: Rows = np.zeros(0, np.intp)
-STORED, PRESENT = int(Answer.STORED), int(Answer.PRESENT)
+NODE_GONE = int(Answer.NODE_GONE)
 
 
 class Elsewhere:
@@ -63,14 +66,16 @@ class Elsewhere:
         self._lives: dict[str, tuple[int, NodeAt]] = {}  # that were told, by address: which life
         self._resting: dict[str, float] = {}  # nodes that did not answer: until when they rest
         self._line: Line | None = None
+        self._aside: Line | None = None
         self._alone = 0.0  # until when nobody else is known to be there
+        self.sent = Sent()
 
     def __bool__(self) -> bool:
         """Is there anybody to be asked?"""
         told = self._told()
         if told is None or not (told.peers or told.directory):
-            return bool(self._named)
-        return bool(self._named or told.peers or time.monotonic() >= self._alone)
+            return bool(self._named or self.sent)
+        return bool(self._named or told.peers or time.monotonic() >= self._alone or self.sent)
 
     def nodes(self) -> list[NodeAt]:
         """Those that are asked without a directory."""
@@ -80,13 +85,16 @@ class Elsewhere:
 
     def knowing(self, keys: Sequence[Key]) -> list[NodeAt]:
         """Those that may have one of these or tell why it is not there."""
-        directed = self._directed(keys, np.arange(len(keys))) if self else None
-        return self.nodes() if directed is None else [node for node, _ in directed]
+        rows = np.arange(len(keys))
+        directed = self._directed(self._digests(keys, rows), rows) if self else None
+        known = self.nodes() if directed is None else [node for node, _ in directed]
+        return [*known, *(node for node, _ in self._sent_to(keys, rows))]
 
     def told(self, keys: Sequence[Key]) -> Iterator[tuple[NodeAt, Rows]]:
         """Where the directory says that these are, beside the own node; nowhere if none answers."""
-        directed = self._directed(keys, np.arange(len(keys))) if self else None
-        return directed or iter(())
+        rows = np.arange(len(keys))
+        directed = self._directed(self._digests(keys, rows), rows) if self else None
+        return chain(directed or (), self._sent_to(keys, rows))
 
     def ways(self, keys: Sequence[Key], answers: Answers) -> Iterator[tuple[NodeAt, Rows]]:
         """Node after node, each with the rows of the keys that it may have, as long as `answers`,
@@ -95,7 +103,8 @@ class Elsewhere:
         if not len(left):
             return
         everywhere = ((node, np.arange(len(answers))) for node in self.nodes())
-        for node, rows in self._directed(keys, left) or everywhere:
+        directed = self._directed(self._digests(keys, left), left)
+        for node, rows in chain(directed or everywhere, self._sent_to(keys, left)):
             left = np.intersect1d(rows, _left(answers))
             if len(left) and not self._rests(node):
                 yield node, left
@@ -116,21 +125,83 @@ class Elsewhere:
         """It has answered."""
         self._resting.pop(node.address, None)
 
-    def spread(self, values: Values, answers: Answers, copies: int) -> NDArray[np.uint8]:
-        """Put what was STORED at the own node to others, that `copies` nodes have it: how many do,
-        0 of what is not there at all. Blocks; what other nodes refuse is lacking."""
-        achieved = (answers <= PRESENT).astype(np.uint8)
-        for _, there in _pieces(np.flatnonzero(achieved), d.CHOICES):
-            placed = self._chosen(values.some(there), copies - 1)
-            if placed is None:
-                break
-            achieved[there] += d.held_in(placed, len(there))
-            targets = d.places_in(placed, len(there)) * (answers[there] == STORED)[:, None]
-            for number, where in placed.nodes.items():
-                rows = there[(targets == number).any(1)]
-                if len(rows):
-                    achieved[rows] += self._put(where, values.some(rows))
-        return achieved
+    def chosen(self, values: Values, copies: int) -> d.Placed | None:
+        """Which nodes should have these beside the own one, as the directory says; CHOICES of them
+        at most. None: none answers."""
+        line, told = self._asking(), self._told()
+        if line is None or told is None:
+            return None
+        columns = m.column_of(values.digests), m.column_of(values.lengths)
+        try:
+            placed = line.ask(d.Choose(told.epoch, copies, *columns), d.Placed)
+        except GONE as error:
+            logger.info("no directory answered: %s", error)
+            return None
+        return placed if isinstance(placed, d.Placed) else None
+
+    def holding(self, digests: Digests) -> Iterator[tuple[NodeAt, Rows]]:
+        """Where these were put a moment ago, or the directory says that they are, beside the own
+        node."""
+        directed = self._directed(digests, np.arange(len(digests)))
+        return chain(self.sent.ways(digests), directed or ())
+
+    def named(self, address: str) -> NodeAt:
+        """The node at an address that the caller knows."""
+        return self._at(address)
+
+    def is_own(self, address: str) -> bool:
+        """Is it one at which the own node is reached, as far as this is known?"""
+        home = self._own.now
+        here = (*self._engine.addresses, "" if home is None else home.name)
+        return str(parse(address)) in here
+
+    @property
+    def own_epoch(self) -> int:
+        """The life of the own node, as it was joined last."""
+        told = self._told()
+        return 0 if told is None else told.epoch
+
+    def meet(self, node: NodeAt) -> int | None:
+        """Which life of a node answers at its place; None: none does."""
+        if self._rests(node):
+            return None
+        began = time.monotonic()
+        try:
+            return node.home.joined.epoch
+        except ClosedError:
+            raise
+        except Error as error:
+            logger.info("%s takes nothing: %s", node.address, error)
+            self.rest(node, time.monotonic() - began)
+            return None
+
+    def living(self, where: d.Where) -> NodeAt:
+        """A node that a directory has named: this life of it, and no other."""
+        return self._told_at(where)
+
+    def put(self, node: NodeAt, values: Values) -> Answers:
+        """Put these to another node: an Answer each, NODE_GONE where it does not answer. Blocks."""
+        gone = np.full(len(values.lengths), NODE_GONE, np.uint8)
+        if self._rests(node):
+            return gone
+        began = time.monotonic()
+        try:
+            return node.both[1].put(values)
+        except Error as error:
+            logger.info("%s took nothing: %s", node.address, error)
+            self.rest(node, time.monotonic() - began)
+            return gone
+
+    def line(self) -> tuple[Line, bytes] | None:
+        """Another way to the directory, for who asks again and again while it is not there, which
+        must not keep readers from asking; and by what secret keys are hashed. None: there is no
+        directory."""
+        told = self._told()
+        if told is None or not told.directory:
+            return None
+        if self._aside is None or self._aside.addresses != told.directory:
+            self._aside = Line(self._engine, told.directory, TIMEOUT)
+        return self._aside, told.secret
 
     def leave(self) -> None:
         with self._lock:
@@ -178,14 +249,24 @@ class Elsewhere:
             line = self._line = Line(self._engine, told.directory, TIMEOUT)
         return line
 
-    def _directed(self, keys: Sequence[Key], left: Rows) -> Iterator[tuple[NodeAt, Rows]] | None:
+    def _digests(self, keys: Sequence[Key], rows: Rows) -> Digests:
+        told = self._told()
+        wanted = [] if told is None else [keys[at] for at in rows.tolist()]
+        return _core.digest(wanted, bytes(16) if told is None else told.secret)
+
+    def _sent_to(self, keys: Sequence[Key], left: Rows) -> Iterator[tuple[NodeAt, Rows]]:
+        """Where some of these were put a moment ago."""
+        if self.sent:
+            for node, rows in self.sent.ways(self._digests(keys, left)):
+                yield node, left[rows]
+
+    def _directed(self, digests: Digests, left: Rows) -> Iterator[tuple[NodeAt, Rows]] | None:
         """Where the directory says that they are; None: there is none that answers."""
         line, told = self._asking(), self._told()
         if line is None or told is None:
             return None
         if time.monotonic() < self._alone:
             return iter(())
-        digests = _core.digest([keys[at] for at in left.tolist()], told.secret)
         try:
             parts = [
                 (rows, line.ask(d.Lookup(m.column_of(digests[some])), d.Placed))
@@ -213,33 +294,8 @@ class Elsewhere:
                     if len(some) and where.epoch != own:
                         yield self._told_at(where), some
 
-    def _chosen(self, values: Values, copies: int) -> d.Placed | None:
-        line, told = self._asking(), self._told()
-        if line is None or told is None:
-            return None
-        columns = m.column_of(values.digests), m.column_of(values.lengths)
-        try:
-            placed = line.ask(d.Choose(told.epoch, copies, *columns), d.Placed)
-        except GONE as error:
-            logger.info("no directory answered: %s", error)
-            return None
-        return placed if isinstance(placed, d.Placed) else None
-
     def _rests(self, node: NodeAt) -> bool:
         return time.monotonic() < self._resting.get(node.address, 0.0)
-
-    def _put(self, where: d.Where, values: Values) -> NDArray[np.bool_]:
-        node, began = self._told_at(where), time.monotonic()
-        if self._rests(node):
-            return np.zeros(len(values.lengths), np.bool_)
-        try:
-            answers = node.both[1].put(values)
-        except Error as error:
-            logger.info("%s took no copies: %s", where.address, error)
-            self.rest(node, time.monotonic() - began)
-            return np.zeros(len(values.lengths), np.bool_)
-        good: NDArray[np.bool_] = answers <= PRESENT
-        return good
 
 
 def _left(answers: Answers) -> Rows:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ... import _core
+from ...batch import Batch
 from ...engine import Channel
 from ...errors import NotQuiet, PeerError, Timeout
 from .. import messages as m
@@ -22,8 +23,11 @@ from . import carry
 from .beside import DISK, read_beside
 from .found import Found, Key, Room, Watch
 from .home import Home
+from .lease import leased_by
 from .namespace import PLAIN, Namespace
+from .pieces import Pieces
 from .stock import Extents
+from .targets import Target
 from .values import Values
 
 __all__ = ["Far"]
@@ -35,10 +39,14 @@ TRIES = 3
 FOUND, ABSENT, CHANGING = int(Answer.FOUND), int(Answer.ABSENT), int(Answer.CHANGING)
 
 
-class Outs(Protocol):
-    """Buffers for what was found; rows: those of the keys that were asked for; None: all."""
+class Ends(Protocol):
+    """Where to go with what was found; some: rows of the keys that were asked for; None: all.
+    Which have not come along with the answer, and what to read for them."""
 
-    def __call__(self, spots: Spots, rows: Ints | None) -> Sequence[Any]: ...
+    def __call__(self, spots: Spots, cargo: bytes, some: Ints | None) -> Coming: ...
+
+
+Coming = tuple[Ints, Batch | None]
 
 
 class Far(Home):
@@ -66,8 +74,16 @@ class Far(Home):
         return m.decode_reply(self._channel.call(m.SERVICE, m.encode(request), timeout), kind)
 
     def write(self, extents: Extents, values: Values, timeout: float | None) -> None:
+        if isinstance(values.sources, Pieces):
+            self.write_pieces(extents, values.sources, values.sources.offsets, timeout)
+            return
         offsets, lengths = extents.offsets.view(np.int64), values.lengths.view(np.int64)
         carry.write(self._channel, self._pool, offsets, lengths, values.sources, timeout)
+
+    def write_pieces(
+        self, extents: Extents, pieces: Pieces, offsets: Words, timeout: float | None
+    ) -> None:
+        carry.write_pieces(self._channel, self._pool, extents, pieces, offsets, timeout)
 
     def commit(self, attempts: Words, values: Values, timeout: float | None) -> Answers:
         digests, _, lengths, parents, ttls, attrs = values
@@ -86,40 +102,60 @@ class Far(Home):
         m.check_rows(len(keys), causes)
         return np.where(causes == Cause.PRESENT, Answer.FOUND, Answer.ABSENT).astype(np.uint8)
 
-    def read(self, keys: Sequence[Key], room: Room, watch: Watch) -> Found:
-        def outs(spots: Spots, rows: Ints | None) -> list[Any]:
-            at = range(len(spots.answers)) if rows is None else rows.tolist()
-            both = zip(at, spots.answers.tolist(), spots.lengths.tolist(), strict=True)
-            return [room(i, length) if said == FOUND else None for i, said, length in both]
+    def keep(self, keys: Sequence[Key], span: int) -> Answers:
+        return leased_by(self, _core.digest(keys, self.joined.secret), span)
 
-        return self._read(keys, outs, watch)
+    def read(self, keys: Sequence[Key], room: Room, watch: Watch) -> Found:
+        def ends(spots: Spots, cargo: bytes, some: Ints | None) -> Coming:
+            at = range(len(spots.answers)) if some is None else some.tolist()
+            both = zip(at, spots.answers.tolist(), spots.lengths.tolist(), strict=True)
+            outs = [room(i, length) if said == FOUND else None for i, said, length in both]
+            return self._unload(spots, cargo, outs)
+
+        return self._read(keys, ends, watch)
 
     def read_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Found:
-        def chosen(spots: Spots, rows: Ints | None) -> Sequence[Any]:
-            return outs if rows is None else [outs[at] for at in rows.tolist()]
+        def ends(spots: Spots, cargo: bytes, some: Ints | None) -> Coming:
+            chosen = outs if some is None else [outs[at] for at in some.tolist()]
+            return self._unload(spots, cargo, chosen)
 
-        return self._read(keys, chosen, watch)
+        return self._read(keys, ends, watch)
 
-    def _read(self, keys: Sequence[Key], outs: Outs, watch: Watch) -> Found:
+    def read_pieces(
+        self, keys: Sequence[Key], target: Target, rows: Ints | None, watch: Watch
+    ) -> Found:
+        def ends(spots: Spots, cargo: bytes, some: Ints | None) -> Coming:
+            which = some if rows is None else rows if some is None else rows[some]
+            return target.unload(self._pool, spots, cargo, which)
+
+        return self._read(keys, ends, watch)
+
+    def _unload(self, spots: Spots, cargo: bytes, outs: Sequence[Any]) -> Coming:
+        left = _core.unload_into(*spots, cargo, outs)
+        rest = [memoryview(outs[at]) for at in left.tolist()]
+        offsets, lengths = spots.offsets[left], spots.lengths[left]
+        return left, carry.batch(self._pool, offsets.view(np.int64), lengths.view(np.int64), rest)
+
+    def _read(self, keys: Sequence[Key], ends: Ends, watch: Watch) -> Found:
         """A read that did not end inside its lease is asked for again, with a longer one; what it
         left in the buffer is never told as found."""
         digests = _core.digest(keys, self.joined.secret)
-        found = self._fetch(digests, partial(outs, rows=None), watch, LEASE)
+        found = self._fetch(digests, partial(ends, some=None), watch, LEASE)
         for turn in range(1, TRIES):
             if CHANGING not in found.answers.tobytes():
                 break
             left = np.flatnonzero(found.answers == CHANGING)
-            more = self._fetch(digests[left], partial(outs, rows=left), watch, LEASE << 2 * turn)
+            more = self._fetch(digests[left], partial(ends, some=left), watch, LEASE << 2 * turn)
             found.answers[left], found.lengths[left] = more
         if self._disk and ABSENT in found.answers.tobytes():
-            self._read_beside(digests, found, outs, watch)
+            self._read_beside(digests, found, ends, watch)
         return found
 
-    def _read_beside(self, digests: Digests, found: Found, outs: Outs, watch: Watch) -> None:
+    def _read_beside(self, digests: Digests, found: Found, ends: Ends, watch: Watch) -> None:
         """What is absent may lie on the disk: more than could come into memory at once."""
 
         def again(rows: Ints) -> NDArray[np.bool_]:
-            more = self._fetch(digests[rows], partial(outs, rows=rows), watch, LEASE)
+            more = self._fetch(digests[rows], partial(ends, some=rows), watch, LEASE)
             found.answers[rows], found.lengths[rows] = more
             absent: NDArray[np.bool_] = more.answers == ABSENT
             return absent
@@ -127,32 +163,26 @@ class Far(Home):
         read_beside(self, digests, found.answers, found.answers == ABSENT, again)
 
     def _fetch(
-        self, digests: Digests, outs: Callable[[Spots], Sequence[Any]], watch: Watch, lease: int
+        self, digests: Digests, ends: Callable[[Spots, bytes], Coming], watch: Watch, lease: int
     ) -> Found:
         """What is small has come along; the rest is read, and is CHANGING if that took too long."""
         asked = now()
         located = self.ask(m.Locate(m.column_of(digests), lease, self._tickets()), m.Located)
         try:
             spots = m.spots_in(located, len(digests), self._pool.length)
-            wanted = outs(spots)
-            left = _core.unload_into(*spots, located.cargo, wanted)
-            if len(left):
-                rest = [memoryview(wanted[at]) for at in left.tolist()]
-                places = spots.offsets[left], spots.lengths[left]
-                in_full = self._carry(*places, rest, watch, located.lease)
+            left, batch = ends(spots, located.cargo)
+            if batch is not None:
+                in_full = self._carry(batch, watch, located.lease)
                 if not in_full or not in_time(asked, now(), located.lease):
                     spots.answers[left] = CHANGING
         finally:
             self._give_back(located.ticket)
         return Found(spots.answers, spots.lengths.copy())
 
-    def _carry(
-        self, offsets: Words, lengths: Words, outs: Sequence[Any], watch: Watch, lease: int
-    ) -> bool:
+    def _carry(self, batch: Batch, watch: Watch, lease: int) -> bool:
         """False: it took longer than the lease."""
-        places = offsets.view(np.int64), lengths.view(np.int64)
         try:
-            carry.read(self._channel, self._pool, *places, outs, watch, lease / 1e9)
+            carry.read(self._channel, batch, watch, lease / 1e9)
         except NotQuiet:  # the buffers are nobody's yet
             raise
         except Timeout:

@@ -10,9 +10,11 @@ from ..._core import Block, IndexReader
 from ...errors import RightsError
 from .. import messages as m
 from ..answers import Answers
-from ..table import Words
+from ..table import Ints, Words
 from .found import Found, Key, Room, Watch, fitting
+from .pieces import Pieces
 from .stock import Extents
+from .targets import Target
 from .values import Values
 
 __all__ = ["Home"]
@@ -42,6 +44,11 @@ class Home(ABC):
         return RightsError("the token permits to read alone", cause="read_only", peer=self.name)
 
     @property
+    def enrolled(self) -> bool:
+        """See Store.enrolled."""
+        return True
+
+    @property
     @abstractmethod
     def gone(self) -> bool:
         """Is the node known to be gone, or to take this user for gone? Cheap."""
@@ -56,6 +63,12 @@ class Home(ABC):
         """Copy each value to its extent; it is there on return. Raises what transfers raise."""
 
     @abstractmethod
+    def write_pieces(
+        self, extents: Extents, pieces: Pieces, offsets: Words, timeout: float | None
+    ) -> None:
+        """Copy each piece of row i to its offset in extent i. The same."""
+
+    @abstractmethod
     def commit(self, attempts: Words, values: Values, timeout: float | None) -> Answers:
         """What was written becomes objects. Raises Timeout or PeerError; then each key may have
         been stored or not, and doing it again is harmless."""
@@ -63,6 +76,11 @@ class Home(ABC):
     @abstractmethod
     def exists(self, keys: Sequence[Key]) -> Answers:
         """FOUND, ABSENT or NODE_GONE each. Raises as ask does; TypeError for what is no key."""
+
+    @abstractmethod
+    def keep(self, keys: Sequence[Key], span: int) -> Answers:
+        """The same, and what is FOUND stays for so many nanoseconds, or the longest lease there is.
+        ABSENT also of what cannot be kept."""
 
     @abstractmethod
     def read(self, keys: Sequence[Key], room: Room, watch: Watch) -> Found:
@@ -77,6 +95,12 @@ class Home(ABC):
     def read_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Found:
         """Fill outs[i] with the object of keys[i], where it is there and fits."""
         return self.read(keys, fitting(outs), watch)
+
+    @abstractmethod
+    def read_pieces(
+        self, keys: Sequence[Key], target: Target, rows: Ints | None, watch: Watch
+    ) -> Found:
+        """Fill these rows of a target with the objects that are there; None: all. The same."""
 
     def lose(self) -> None:
         """Take the node for gone, if it is reached over a wire. What is under way there fails."""

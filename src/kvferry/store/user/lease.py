@@ -7,11 +7,13 @@ from numpy.typing import NDArray
 
 from ...errors import UsageError
 from .. import messages as m
-from ..answers import Answer, Digests
+from ..answers import Answer, Answers, Digests
 from ..clock import in_time, now
 from .home import Home
 
-__all__ = ["Lease"]
+__all__ = ["Lease", "leased_by", "span_of"]
+
+FOREVER = float(1 << 31)  # seconds: longer than any node permits
 
 
 class Lease:
@@ -32,9 +34,7 @@ class Lease:
     def of(cls, home: Home, digests: Digests, seconds: float) -> Lease:
         """Ask for one. Blocks; raises what asking raises."""
         asked = now()
-        leased = home.ask(m.Lease(m.column_of(digests), span_of(seconds)), m.Leased)
-        answers = m.answers_in(leased.answers)
-        m.check_rows(len(digests), answers)
+        leased, answers = _leased(home, digests, span_of(seconds))
         return cls(home, leased.ticket, leased.lease, asked, answers == Answer.FOUND)
 
     @property
@@ -69,8 +69,23 @@ class Lease:
         self.release()
 
 
+def leased_by(home: Home, digests: Digests, span: int) -> Answers:
+    """What the node says when it is asked to have these stay for so many ns, which nobody ends
+    before: FOUND or ABSENT each. Blocks; raises what asking raises."""
+    return _leased(home, digests, span)[1]
+
+
+def _leased(home: Home, digests: Digests, span: int) -> tuple[m.Leased, Answers]:
+    leased = home.ask(m.Lease(m.column_of(digests), span), m.Leased)
+    answers = m.answers_in(leased.answers)
+    m.check_rows(len(digests), answers)
+    return leased, answers
+
+
 def span_of(seconds: float) -> int:
     """In nanoseconds. Raises UsageError for what is no time."""
+    if 0.0 <= seconds <= FOREVER:
+        return int(seconds * 1e9)
     if seconds != seconds:
         raise UsageError(f"a lease cannot last {seconds} seconds", cause="lease")
-    return int(max(0.0, min(seconds * 1e9, float(1 << 61))))
+    return 0 if seconds < 0.0 else int(FOREVER * 1e9)

@@ -15,6 +15,7 @@ from ..codecs.identity import Field, digest_of, packed
 __all__ = ["PLAIN", "Namespace"]
 
 PURPOSE = b"kvferry space"
+NAMES = b"kvferry names"
 
 
 class Namespace(NamedTuple):
@@ -29,6 +30,12 @@ class Namespace(NamedTuple):
         UsageError (namespace) for a name that is no text."""
         fields = list(self._fields_given())
         return digest_of(fields, len(secret), PURPOSE, key=secret) if fields else secret
+
+    @property
+    def space(self) -> bytes:
+        """By what a directory tells names of one namespace from those of others."""
+        fields = list(self._fields_given())
+        return digest_of(fields, 16, NAMES) if fields else b""
 
     def checked(self) -> Namespace:
         """Itself. Raises UsageError as secret_of does, and (codec) for what is no codec."""

@@ -22,8 +22,11 @@ from ..table import Ints, Words
 from .beside import DISK, read_beside
 from .found import SAID, Found, Key, Room, Watch
 from .home import Home
+from .lease import leased_by
 from .namespace import PLAIN, Namespace
+from .pieces import Pieces
 from .stock import Extents
+from .targets import Target
 from .values import Values
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Embedded", "Mapped", "Near"]
 
 POOL, INDEX, BELL = "store.pool", "store.index", "store.bell"
+LEASES = "store.leases"
 BESIDE = _core.BESIDE
 
 # Reads these rows: what an index reader says, and lengths.
@@ -44,12 +48,33 @@ class Near(Home):
 
     reader: _core.IndexReader
     _pool: np.uint64  # address of its first byte, here
+    _leasing: _core.Leasing | None = None  # where leases may be written
 
     def write(self, extents: Extents, values: Values, timeout: float | None) -> None:
-        _core.write_all(extents.offsets + self._pool, extents.rooms, values.sources)
+        if isinstance(values.sources, Pieces):
+            self.write_pieces(extents, values.sources, values.sources.offsets, timeout)
+        else:
+            _core.write_all(extents.offsets + self._pool, extents.rooms, values.sources)
+
+    def write_pieces(
+        self, extents: Extents, pieces: Pieces, offsets: Words, timeout: float | None
+    ) -> None:
+        pieces.gather(extents.offsets + self._pool, extents.rooms, offsets)
 
     def exists(self, keys: Sequence[Key]) -> Answers:
         answers: Answers = SAID[self.reader.exists(_core.digest(keys, self.joined.secret))]
+        return answers
+
+    def keep(self, keys: Sequence[Key], span: int) -> Answers:
+        """What cannot be settled in shared memory the node is asked for."""
+        if self._leasing is None:
+            return leased_by(self, _core.digest(keys, self.joined.secret), span)
+        codes, left = self._leasing.take(keys, span)
+        answers: Answers = SAID[codes]
+        if left:
+            rows = np.flatnonzero((codes != _core.HIT) & (codes != _core.ABSENT))
+            digests = _core.digest([keys[at] for at in rows.tolist()], self.joined.secret)
+            answers[rows] = leased_by(self, digests, span)
         return answers
 
     def read_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Found:
@@ -60,6 +85,15 @@ class Near(Home):
             return self.reader.get_all([keys[at] for at in some], [outs[at] for at in some])
 
         return self._with_beside(keys, codes, lengths, again)
+
+    def read_pieces(
+        self, keys: Sequence[Key], target: Target, rows: Ints | None, watch: Watch
+    ) -> Found:
+        def again(left: Ints) -> tuple[NDArray[np.uint8], Words]:
+            some = left if rows is None else rows[left]
+            return target.copy(self.reader, [keys[at] for at in left.tolist()], some)
+
+        return self._with_beside(keys, *target.copy(self.reader, keys, rows), again)
 
     def block(self, key: Key) -> tuple[int, _core.Block | None]:
         status, block = self.reader.block(key, self)
@@ -147,13 +181,18 @@ class Embedded(Near):
         assert mine is not None, "own_user maps memory"
         # Views may be in use when the engine has ended.
         beside = None if node.tier is None else node.tier.region
-        used = (node.pool, node.index_region, mine, *([] if beside is None else [beside]))
-        self._kept = [memoryview(each) for each in used]
+        used = (node.pool, node.index_region, node.leases, mine, beside)
+        self._kept = [memoryview(each) for each in used if each is not None]
         self.reader = _reader(self.joined, node.index_region, node.pool, lines, beside)
+        self._leasing = _leasing(self.joined, self.reader, node.leases)
 
     @property
     def gone(self) -> bool:
         return self._service.closed
+
+    @property
+    def enrolled(self) -> bool:
+        return self._service.enrolled
 
     def ask(self, request: m.Request, kind: type[m.R], timeout: float | None = None) -> m.R:
         if os.getpid() != self._pid:
@@ -182,7 +221,8 @@ class Mapped(Near):
         own = f"store.user.{self.joined.user}"
         pool, index, bell, mine = (_Held(channel, name) for name in (POOL, INDEX, BELL, own))
         beside = _Held(channel, DISK) if DISK in channel.regions else None
-        self._kept = (pool, index, bell, mine, beside)
+        leases = _Held(channel, LEASES) if self.writes and LEASES in channel.regions else None
+        self._kept = (pool, index, bell, mine, beside, leases)
         self._pool = np.uint64(pool.address)
         self._desk: _core.Desk | None = None
         if self.writes:
@@ -190,6 +230,7 @@ class Mapped(Near):
             self._desk = _core.Desk(desk, mine.length - self.joined.lines, bell.address)
         lines = _core.Lines(mine.address, self.joined.lines)
         self.reader = _reader(self.joined, index, pool, lines, beside)
+        self._leasing = None if leases is None else _leasing(self.joined, self.reader, leases)
 
     @property
     def gone(self) -> bool:
@@ -248,3 +289,7 @@ def _reader(
         joined.secret,
         None if beside is None else (beside.address, beside.length),
     )
+
+
+def _leasing(joined: m.Joined, reader: _core.IndexReader, leases: Region | _Held) -> _core.Leasing:
+    return _core.Leasing(reader, leases.address, leases.length, joined.longest_lease)

@@ -18,6 +18,7 @@ from .elsewhere import Elsewhere
 from .found import Found, Key, Room, Watch, fitting
 from .home import Home
 from .node_at import NodeAt
+from .targets import Target
 
 __all__ = ["Reading", "Why"]
 
@@ -30,7 +31,13 @@ PROBE = 1.0  # seconds in which a node that has let us wait must answer before i
 
 NODE_GONE = int(Answer.NODE_GONE)
 
+Rows = NDArray[np.intp]
+
 Ask = Callable[[Home], Found]
+
+# Makes what to ask for these keys, which are so of all.
+Reads = Callable[[Sequence[Key], Rows], Ask]
+Told = Callable[[Home, Sequence[Key]], Answers]
 
 
 class Why(NamedTuple):
@@ -59,13 +66,24 @@ class Reading:
     def into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Found:
         """Fill outs[i] with the object of keys[i], where it is there and fits."""
         found = self._asked_own(len(keys), lambda home: home.read_into(keys, outs, watch))
-        return self._elsewhere(keys, found, fitting(outs), watch)
+        return self._elsewhere(keys, found, _reads(fitting(outs), watch))
+
+    def into_pieces(self, keys: Sequence[Key], target: Target, watch: Watch) -> Found:
+        """Fill the rows of a target."""
+
+        def reads(wanted: Sequence[Key], left: Rows) -> Ask:
+            return lambda home: home.read_pieces(wanted, target, left, watch)
+
+        found = self._asked_own(len(keys), lambda home: home.read_pieces(keys, target, None, watch))
+        found = self._elsewhere(keys, found, reads)
+        target.settle(found)
+        return found
 
     def copies(self, keys: Sequence[Key], watch: Watch) -> tuple[Found, list[bytes | None]]:
         """The object of each key, in memory of its own."""
         landing = _Landing(len(keys))
         found = self._asked_own(len(keys), lambda home: home.read(keys, landing.room, watch))
-        return landing.copies(self._elsewhere(keys, found, landing.room, watch))
+        return landing.copies(self._elsewhere(keys, found, _reads(landing.room, watch)))
 
     def copies_elsewhere(
         self, keys: Sequence[Key], watch: Watch
@@ -73,15 +91,15 @@ class Reading:
         """The same of keys that the own node has not."""
         landing = _Landing(len(keys))
         absent = Found.all(len(keys), Answer.ABSENT)
-        return landing.copies(self._elsewhere(keys, absent, landing.room, watch))
+        return landing.copies(self._elsewhere(keys, absent, _reads(landing.room, watch)))
 
     def exists(self, keys: Sequence[Key]) -> Answers:
         """FOUND, ABSENT or NODE_GONE each."""
-        answers = self._exists_own(keys)
-        for node, left in self._others.ways(keys, answers):
-            more = self._asked_at(node, len(left), partial(_exists, keys=_chosen(keys, left)))
-            answers[left[more.answers == Answer.FOUND]] = Answer.FOUND
-        return answers
+        return self._told(keys, _exists)
+
+    def keep(self, keys: Sequence[Key], span: int) -> Answers:
+        """The same, and what is FOUND stays for so many nanoseconds."""
+        return self._told(keys, partial(_keep, span=span))
 
     def why(self, keys: Sequence[Key], tenant: str | None = None) -> Why:
         """Of one key. The first node that has it says so; else the first that knows more than
@@ -103,11 +121,15 @@ class Reading:
             return Found.all(count, Answer.NODE_GONE)
         return _ask(home, count, ask)
 
-    def _exists_own(self, keys: Sequence[Key]) -> Answers:
+    def _told(self, keys: Sequence[Key], ask: Told) -> Answers:
         try:
-            return self._own.home.exists(keys)
+            answers = ask(self._own.home, keys)
         except UNREACHABLE:
-            return np.full(len(keys), NODE_GONE, np.uint8)
+            answers = np.full(len(keys), NODE_GONE, np.uint8)
+        for node, left in self._others.ways(keys, answers):
+            more = self._asked_at(node, len(left), _found(ask, _chosen(keys, left)))
+            answers[left[more.answers == Answer.FOUND]] = Answer.FOUND
+        return answers
 
     def _homes(self, keys: Sequence[Key]) -> Iterator[Home | str]:
         """The own node and those that may know more, by their addresses where they are gone."""
@@ -133,10 +155,9 @@ class Reading:
             self._others.trust(node)
         return found
 
-    def _elsewhere(self, keys: Sequence[Key], found: Found, room: Room, watch: Watch) -> Found:
+    def _elsewhere(self, keys: Sequence[Key], found: Found, reads: Reads) -> Found:
         for node, left in self._others.ways(keys, found.answers):
-            reads = _reads(_chosen(keys, left), left, room, watch)
-            more = self._asked_at(node, len(left), reads)
+            more = self._asked_at(node, len(left), reads(_chosen(keys, left), left))
             better = (more.answers != Answer.ABSENT) & (more.answers != Answer.NODE_GONE)
             found.answers[left[better]] = more.answers[better]
             found.lengths[left[better]] = more.lengths[better]
@@ -160,9 +181,13 @@ class _Landing:
         return found, [bytes(made) if good and made is not None else None for made, good in pairs]
 
 
-def _reads(wanted: Sequence[Key], left: NDArray[np.intp], room: Room, watch: Watch) -> Ask:
-    """To read these of all keys."""
-    return lambda home: home.read(wanted, lambda at, length: room(int(left[at]), length), watch)
+def _reads(room: Room, watch: Watch) -> Reads:
+    """Into buffers."""
+
+    def reads(wanted: Sequence[Key], left: Rows) -> Ask:
+        return lambda home: home.read(wanted, lambda at, length: room(int(left[at]), length), watch)
+
+    return reads
 
 
 def _ask(home: Home, count: int, ask: Ask) -> Found:
@@ -175,8 +200,17 @@ def _ask(home: Home, count: int, ask: Ask) -> Found:
         return Found.all(count, Answer.NODE_GONE)
 
 
-def _exists(home: Home, keys: Sequence[Key]) -> Found:
-    return Found(home.exists(keys), np.zeros(len(keys), np.uint64))
+def _exists(home: Home, keys: Sequence[Key]) -> Answers:
+    return home.exists(keys)
+
+
+def _keep(home: Home, keys: Sequence[Key], span: int) -> Answers:
+    return home.keep(keys, span)
+
+
+def _found(ask: Told, wanted: Sequence[Key]) -> Ask:
+    """To ask about these."""
+    return lambda home: Found(ask(home, wanted), np.zeros(len(wanted), np.uint64))
 
 
 def _why(home: Home | str, keys: Sequence[Key], tenant: str | None) -> Why:

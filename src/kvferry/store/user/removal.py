@@ -24,20 +24,22 @@ RANK = np.full(256, len(ORDER), np.uint8)
 RANK[list(ORDER)] = range(len(ORDER))
 
 
-def remove_elsewhere(others: Elsewhere, keys: Sequence[Key], answers: Answers) -> Answers:
+def remove_elsewhere(
+    others: Elsewhere, keys: Sequence[Key], answers: Answers, force: bool = False
+) -> Answers:
     """What is true of each key after it was removed wherever the directory says that it is, too;
     `answers` are the own node's. NODE_GONE: such a node did not answer. Blocks."""
     for node, rows in others.told(keys):
-        more = _removed(node, [keys[at] for at in rows.tolist()])
+        more = _removed(node, [keys[at] for at in rows.tolist()], force)
         answers[rows] = np.where(RANK[more] > RANK[answers[rows]], more, answers[rows])
     return answers
 
 
-def _removed(node: NodeAt, keys: Sequence[Key]) -> Answers:
+def _removed(node: NodeAt, keys: Sequence[Key], force: bool) -> Answers:
     try:
         home = node.home
         column = m.column_of(_core.digest(keys, home.joined.secret))
-        answers = m.answers_in(home.ask(m.Remove(column), m.Told).answers)
+        answers = m.answers_in(home.ask(m.Remove(column, force), m.Told).answers)
         m.check_rows(len(keys), answers)
     except ClosedError:
         raise

@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ... import _core, config
-from ...engine import Engine
-from ...errors import (
-    ClosedError,
-    Error,
-    ForkedError,
-    PeerError,
-    UsageError,
-)
+from ... import _core
 from .. import messages as m
 from ..answers import Answer, Pin
 from ..codecs.codec import Codec
-from ..directory.directed import Directed
-from ..records import Limits
-from . import alive
-from .addresses import bytes_in, places_of
+from ..table import Ints
 from .buffers import flat, flats, writable
-from .elsewhere import Elsewhere
-from .embed import embed, mistake
+from .copying import copies_at
+from .draft import Draft, sizes_of
 from .found import Key, Watch
-from .home import Home
 from .keys import asked, blame, digests_of, same
-from .lease import Lease
-from .namespace import Namespace
-from .node_at import NodeAt
-from .pending import Pending, Queue
+from .lease import Lease, span_of
+from .life import Life
+from .pending import Pending
+from .pieces import Buffers, Numbers, Pieces, in_pieces, offsets_in
+from .placing import more, place
 from .reading import Reading, Why
 from .removal import remove_elsewhere
 from .results import Results, error_of
-from .through import home_at, home_in_life
+from .targets import Parts, Whole
 from .values import Values
-from .writer import Writer
 
 __all__ = ["Store"]
-
-LIMITS = Limits()
 
 # As plain numbers, which arrays take faster.
 STORED, PRESENT, FOUND = int(Answer.STORED), int(Answer.PRESENT), int(Answer.FOUND)
@@ -55,7 +39,7 @@ NODE_GONE = int(Answer.NODE_GONE)
 NO_BYTES = np.uint64(0)
 
 
-class Store:
+class Store(Life):
     """Values by key, in the memory of this host's node and of nodes elsewhere. Thread-safe.
 
     address  None: this process is the node. "unix:///path": the node that listens there.
@@ -93,69 +77,6 @@ class Store:
 
         return super().__new__(Coded)
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        options: config.Options | None = None,
-        path: str = "auto",
-        namespace: str | None = None,
-        codec: Codec | None = None,
-        size: int | str = "1GiB",
-        policy: str = "lru",
-        objects: int | None = None,
-        limits: Limits = LIMITS,
-        listen: Sequence[str] = (),
-        peers: Sequence[str] = (),
-        directory: Sequence[str] | Directed = (),
-        ssd: str | Path | None = None,
-        ssd_size: int | str | None = None,
-    ) -> None:
-        self._options = options or config.from_environment()
-        self._path = path
-        self._namespace = Namespace(namespace, codec).checked()
-        self._asked = places_of(address, self._options)
-        if address is not None and (listen or peers or directory or ssd):
-            text = "listen, peers, directory and ssd are an embedded node's"
-            raise UsageError(text, cause="not_embedded")
-        bytes_in(size)  # raises where it is none
-        self._node = partial(
-            embed,
-            namespace=self._namespace,
-            size=size,
-            ssd=ssd,
-            ssd_size=ssd_size,
-            policy=policy,
-            objects=objects,
-            limits=limits,
-            peers=tuple(peers),
-            directory=directory if isinstance(directory, Directed) else Directed(tuple(directory)),
-        )
-        self._listen = tuple(listen)
-        self._lock = threading.Lock()
-        self._over: Error | None = None
-        self._begin()
-        alive.began(self)
-        try:
-            self._own.home  # noqa: B018  whoever asks for a store wants to know that it is there
-        except PeerError as gone:
-            self.close()
-            raise mistake(gone) from None
-        except BaseException:
-            self.close()
-            raise
-
-    def _begin(self) -> None:
-        """As a user that nobody knows yet."""
-        self._inherited = False  # from a parent process, and not begun here yet
-        self._engine = Engine(*self._listen, options=self._options)
-        self._own = NodeAt(
-            self._asked.own or self._engine.name, self._joining, self._options.call_timeout
-        )
-        self._elsewhere = Elsewhere(self._engine, self._own, self._asked.others, self._at)
-        self._reading = Reading(self._own, self._elsewhere)
-        self._queue: Queue | None = None
-
     # ---- one key ----
 
     def put(
@@ -190,7 +111,13 @@ class Store:
             return Answer.PRESENT
         answer = writer.put_one(values, int(values.lengths[0]))
         if answer > PRESENT:
+            refused = np.array([answer], np.uint8)
+            more(self._elsewhere, values, refused)
+            answer = int(refused[0])
+        if answer > PRESENT:
             raise error_of(Answer(answer), home.name)
+        if self._naming.wanted:
+            self._naming.note((key,))
         return Answer(answer)
 
     def get(self, key: Key) -> bytes | None:
@@ -249,14 +176,17 @@ class Store:
         value = Store.get(self, key)  # as it is stored
         return nullcontext(None if value is None else memoryview(value))
 
-    def exists(self, key: Key) -> bool:
-        """Is it there? Raises PeerError when its node is gone and nobody else has it."""
-        return bool(self.exists_batch([key])[0])
+    def exists(self, key: Key, *, lease: float | None = None) -> bool:
+        """Is it there? Raises PeerError when its node is gone and nobody else has it.
 
-    def remove(self, key: Key) -> bool:
+        lease  see exists_batch
+        """
+        return bool(self.exists_batch([key], lease=lease)[0])
+
+    def remove(self, key: Key, *, force: bool = False) -> bool:
         """False: it was not there. Raises Full (leased) when a lease keeps it, and PeerError
         (node_gone) when a node that may have it did not answer; see remove_batch."""
-        answer = self.remove_batch([key])[0]
+        answer = self.remove_batch([key], force=force)[0]
         if answer in (Answer.REMOVED, Answer.ABSENT):
             return answer is Answer.REMOVED
         raise error_of(answer, self._own.address)
@@ -274,77 +204,144 @@ class Store:
     def put_batch(
         self,
         keys: Sequence[Key],
-        values: Sequence[Any],
+        values: Buffers,
         *,
         ttl: float | None = None,
         parents: Sequence[Key] | None = None,
         replicas: int = 1,
+        prefer: Sequence[str] = (),
     ) -> Results:
         """Store many: an Answer each, as put gives or raises them.
+
+        values  buffers; or Pieces, or lists of buffers, whose bytes are stored one behind the other
+        prefer  addresses of nodes that should have them rather than the own one, in this order
 
         With `replicas` above 1 what was STORED is put to other nodes, too, which the directory
         chooses. How many have each then stands in `replicas` of the results; fewer than were asked
         for is no failure, the directory has the rest made up for. Raises UsageError (replicas).
+        What the own node refuses is put to another one, where a directory knows one that takes it.
         """
         home, writer = self._writing()
         rows = Values.of(home.joined.secret, keys, values, ttl, parents).wanted(replicas, home)
-        answers = np.full(len(keys), PRESENT, np.uint8)
         new = np.arange(len(keys))
         if home.reader is not None:
             new = np.flatnonzero(home.reader.exists(rows.digests) != _core.HIT)
-        if len(new):
-            answers[new] = writer.put(rows.some(new))
-        achieved = None if replicas == 1 else self._elsewhere.spread(rows, answers, replicas)
+        answers, achieved = place(self._elsewhere, writer.put, rows, new, replicas, prefer)
+        if self._naming.wanted:
+            self._naming.note(keys)
         return Results(answers, np.where(answers == STORED, rows.lengths, NO_BYTES), achieved)
 
     def get_batch(self, keys: Sequence[Key]) -> list[bytes | None]:
         """A copy of each value, None where there is none, for whatever reason."""
         return asked(self._checked().copies, keys, None)[1]
 
-    def get_batch_into(self, keys: Sequence[Key], outs: Sequence[Any]) -> Results:
+    def get_batch_into(self, keys: Sequence[Key], outs: Buffers) -> Results:
         """Fill each buffer with the value of its key: FOUND, ABSENT, TOO_SMALL ... each.
+
+        outs  buffers; or Pieces, or lists of buffers, which are filled in order
 
         One message to each node that is asked at all. Buffers of keys that are not FOUND are
         unspecified, of ABSENT and TOO_SMALL as they were.
         """
         return self._get_batch_into(keys, outs, None)
 
-    def exists_batch(self, keys: Sequence[Key]) -> NDArray[np.bool_]:
-        """Which are there? Raises PeerError when the own node is gone and one is found nowhere."""
-        answers = asked(self._checked().exists, keys)
+    def get_ranges(
+        self, keys: Sequence[Key], pieces: Buffers, offsets: Numbers
+    ) -> tuple[Results, NDArray[np.int64]]:
+        """Parts of values: piece j of row i is filled with the bytes of value i from its offset on.
+
+        pieces   a row for each key: Pieces, or lists of buffers as Pieces.of takes them
+        offsets  one a piece, in one row of all or in rows as of the pieces
+
+        FOUND, ABSENT ... each, whose lengths are those of the whole values; and how many bytes each
+        piece got, -1 where the value has not so many, or was not found: it is untouched then, or
+        unspecified after a failure. Raises UsageError and RightsError before anything is read.
+        """
+        reading = self._checked()
+        wanted = pieces if isinstance(pieces, Pieces) else Pieces.of(pieces, writable=True)
+        same(len(keys), len(wanted))
+        parts = Parts(wanted.checked(), offsets_in(wanted, offsets))
+        return Results(*asked(reading.into_pieces, keys, parts, None)), parts.moved
+
+    def draft(
+        self,
+        keys: Sequence[Key],
+        sizes: Sequence[int] | NDArray[np.integer[Any]],
+        *,
+        ttl: float | None = None,
+    ) -> Draft:
+        """Places at the own node for values of so many bytes, to be written in parts and committed:
+        see Draft. Blocks until the node has answered. Raises UsageError (sizes), and what putting
+        raises."""
+        home, writer = self._writing()
+        rows = Values.unwritten(home.joined.secret, keys, sizes_of(sizes, len(keys)), ttl)
+        new = np.flatnonzero(home.exists(keys) != FOUND)
+        return Draft(home, writer, rows, new, self._check, partial(self._drafted, keys))
+
+    def exists_batch(self, keys: Sequence[Key], *, lease: float | None = None) -> NDArray[np.bool_]:
+        """Which are there? Raises PeerError when the own node is gone and one is found nowhere.
+
+        lease  seconds that those stay that are there, as long as the node permits at most. It
+               belongs to nobody, and ends by itself. What lies on the disk is brought in; False of
+               what there is no room for. Raises UsageError (lease) for what is no time
+        """
+        reading = self._checked()
+        if lease is None:
+            answers = asked(reading.exists, keys)
+        else:
+            answers = asked(reading.keep, keys, span_of(lease))
         if NODE_GONE in answers.tobytes():
             raise error_of(Answer.NODE_GONE, self._own.address)
         found: NDArray[np.bool_] = answers == FOUND
         return found
 
-    def remove_batch(self, keys: Sequence[Key]) -> Results:
+    def remove_batch(self, keys: Sequence[Key], *, force: bool = False) -> Results:
         """REMOVED, ABSENT, LEASED or NODE_GONE each, at the user's own node and at those of which
         the directory says that they have it. NODE_GONE: one of these did not answer, and may have
-        it still; doing it again is harmless."""
-        own = self._told(keys, lambda digests: m.Remove(digests))
-        return Results(remove_elsewhere(self._elsewhere, keys, own.codes.copy()), own.lengths)
+        it still; doing it again is harmless.
+
+        force  leases keep nothing; what is being read, or viewed, keeps its bytes until it is not
+        """
+        own = self._told(keys, lambda digests: m.Remove(digests, force))
+        answers = remove_elsewhere(self._elsewhere, keys, own.codes.copy(), force)
+        return Results(answers, own.lengths)
+
+    def copy(self, keys: Sequence[Key], to: str) -> Results:
+        """Have the node at the address `to` have these, too: STORED or PRESENT there, ABSENT, or
+        why it refuses; NODE_GONE: it does not answer, or who has it does not.
+
+        The nodes that have them copy, the own one or one that the directory names, at their
+        `copy_rate`; a copy keeps the time that is left to live. Blocks. Raises UsageError
+        (address), RightsError, PeerError when the own node is gone.
+        """
+        self._writing()
+        answers = copies_at(self._own, self._elsewhere, keys, to)
+        return Results(answers, np.zeros(len(keys), np.uint64))
 
     # ---- while others work ----
 
     def put_batch_async(
         self,
         keys: Sequence[Key],
-        values: Sequence[Any],
+        values: Buffers,
         *,
         ttl: float | None = None,
         parents: Sequence[Key] | None = None,
         replicas: int = 1,
+        prefer: Sequence[str] = (),
     ) -> Pending:
         """The same as put_batch, in a thread of the store. Raises Full when very many wait."""
         self._check()
 
         def put(pending: Pending) -> Results:
             pending.check()
-            return self.put_batch(keys, values, ttl=ttl, parents=parents, replicas=replicas)
+            return self.put_batch(
+                keys, values, ttl=ttl, parents=parents, replicas=replicas, prefer=prefer
+            )
 
         return self._calls.start(put)
 
-    def get_batch_into_async(self, keys: Sequence[Key], outs: Sequence[Any]) -> Pending:
+    def get_batch_into_async(self, keys: Sequence[Key], outs: Buffers) -> Pending:
         """The same as get_batch_into, in a thread of the store."""
         self._check()
 
@@ -374,69 +371,24 @@ class Store:
 
     # ---- looking ----
 
+    def names(self) -> Iterator[list[str | bytes]]:
+        """What the keys of this namespace are called, page by page, as far as the directory knows
+        it: see the directory's `names`. Text where a key is UTF-8. What came or went in the last
+        tenth of a second may be missing, or be there still. Raises UsageError (names) where none
+        are kept, PeerError (no_directory; changed: begin anew)."""
+        self._check()
+        return self._naming.names()
+
+    def digests(self, keys: Sequence[Key]) -> list[bytes]:
+        """What stands for each key in events of a directory: 16 bytes."""
+        raw = digests_of(keys, self._both()[0].joined.secret).tobytes()
+        return [raw[at : at + 16] for at in range(0, len(raw), 16)]
+
     def stats(self) -> dict[str, dict[str, int]]:
         """Figures of the own node: usage, reads, misses by cause, users."""
         return self._both()[0].ask(m.Look(), m.Looked).figures
 
-    @property
-    def engine(self) -> Engine:
-        """Its own engine."""
-        return self._engine
-
-    def __repr__(self) -> str:
-        return f"<Store at {self._asked.own or 'this process'}>"
-
-    # ---- the end ----
-
-    def close(self) -> None:
-        """Leave. An embedded node ends, and what it stored is gone. Idempotent.
-
-        Blocks until what is under way is over. Views that are still in use keep their bytes.
-        """
-        with self._lock:
-            if self._over is not None:
-                return
-            self._over = ClosedError("the store was closed", cause="closed")
-        alive.ended(self)
-        if self._inherited:
-            return  # nothing here is this process's
-        if self._queue is not None:
-            self._queue.close()
-        for place in (self._elsewhere, self._own):
-            place.leave()
-        self._engine.close()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     # ---- inside ----
-
-    def _joining(self) -> Home:
-        if self._asked.own is not None:
-            return home_at(self._engine, self._asked.own, self._path, self._namespace)
-        return self._node(self._engine)
-
-    def _at(self, address: str, epoch: int | None) -> NodeAt:
-        """A place at a node elsewhere."""
-        joining = partial(home_at, self._engine, address, self._path, self._namespace)
-        if epoch is not None:
-            joining = partial(home_in_life, joining, epoch)
-        return NodeAt(address, joining, self._options.call_timeout)
-
-    @property
-    def _calls(self) -> Queue:
-        with self._lock:
-            self._queue = self._queue or Queue()
-            return self._queue
-
-    def _check(self) -> None:
-        if self._inherited:
-            self._begin_anew()
-        if self._over is not None:
-            raise self._over.again()
 
     def _checked(self) -> Reading:
         self._check()
@@ -453,25 +405,25 @@ class Store:
         except (TypeError, UnicodeEncodeError) as error:
             raise blame([key], error) from None
 
-    def _both(self) -> tuple[Home, Writer]:
-        self._check()
-        return self._own.both
-
-    def _writing(self) -> tuple[Home, Writer]:
-        self._check()
-        return self._own.writing
-
-    def _get_batch_into(self, keys: Sequence[Key], outs: Sequence[Any], watch: Watch) -> Results:
+    def _get_batch_into(self, keys: Sequence[Key], outs: Buffers, watch: Watch) -> Results:
         reading = self._checked()
         same(len(keys), len(outs))
+        if isinstance(outs, Pieces):
+            return Results(*asked(reading.into_pieces, keys, Whole(outs.checked()), watch))
         home = self._own.now
         if home is not None and home.reader is not None and not isinstance(keys, str):
             try:
                 return Results(*reading.into(keys, outs, watch))
             except (TypeError, ValueError, BufferError):
                 pass  # of a key or a buffer: said more clearly below
+        if in_pieces(outs):
+            return self._get_batch_into(keys, Pieces.of(outs, writable=True), watch)
         targets = [writable(each) for each in flats(outs)]
         return Results(*asked(reading.into, keys, targets, watch))
+
+    def _drafted(self, keys: Sequence[Key], rows: Ints) -> None:
+        if self._naming.wanted:
+            self._naming.note([keys[at] for at in rows.tolist()])
 
     def _told(self, keys: Sequence[Key], request: Any) -> Results:
         """What the own node answers to a request about keys."""
@@ -480,15 +432,3 @@ class Store:
         answers = m.answers_in(home.ask(request(m.column_of(digests)), m.Told).answers)
         m.check_rows(len(digests), answers)
         return Results(answers, np.zeros(len(digests), np.uint64))
-
-    def forked(self) -> None:
-        """Of alive.Open: the engine is the parent's, and closed here by now."""
-        self._lock = threading.Lock()
-        if self._over is None and self._asked.own is None:
-            self._over = ForkedError("the node is in the parent process", cause="forked")
-        self._inherited = self._over is None
-
-    def _begin_anew(self) -> None:
-        with self._lock:
-            if self._inherited:
-                self._begin()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ..table import Ints, Words
 from .buffers import measured
 from .found import Key
 from .keys import digests_of, same, spans
+from .pieces import Buffers, Pieces, in_pieces
 
 if TYPE_CHECKING:
     from .home import Home
@@ -22,7 +23,7 @@ __all__ = ["Values"]
 
 
 class Values(NamedTuple):
-    """sources  contiguous buffers
+    """sources  contiguous buffers, or a row of pieces each
     lengths  their bytes
     parents  digests of keys without which these are of no use; None: there are none
     ttls     nanoseconds that they live, 0: for ever; None: all do
@@ -30,7 +31,7 @@ class Values(NamedTuple):
     """
 
     digests: Digests
-    sources: Sequence[Any]
+    sources: Buffers
     lengths: Words
     parents: Digests | None = None
     ttls: Ints | None = None
@@ -41,7 +42,7 @@ class Values(NamedTuple):
         cls,
         secret: bytes,
         keys: Sequence[Key],
-        values: Sequence[Any],
+        values: Buffers,
         ttl: float | None,
         parents: Sequence[Key] | None,
     ) -> Values:
@@ -53,8 +54,16 @@ class Values(NamedTuple):
             same(len(keys), len(parents))
             above = digests_of(parents, secret)
         ttls = None if ttl is None else spans(ttl, len(keys))
-        sources, lengths = measured(values)
+        sources, lengths = _measured(values)
         return cls(digests, sources, lengths, above, ttls)
+
+    @classmethod
+    def unwritten(
+        cls, secret: bytes, keys: Sequence[Key], lengths: Words, ttl: float | None
+    ) -> Values:
+        """Of which the bytes come later. Raises UsageError for what is no key or no time."""
+        ttls = None if ttl is None else spans(ttl, len(keys))
+        return cls(digests_of(keys, secret), (), lengths, None, ttls)
 
     def wanted(self, replicas: int, home: Home) -> Values:
         """The same, of which so many nodes should have each. Raises UsageError for a number that is
@@ -74,9 +83,30 @@ class Values(NamedTuple):
             return self
         return Values(
             self.digests[which],
-            [self.sources[at] for at in which.tolist()],
+            _some(self.sources, which),
             self.lengths[which],
             None if self.parents is None else self.parents[which],
             None if self.ttls is None else self.ttls[which],
             None if self.attrs is None else self.attrs[which],
         )
+
+
+def _some(sources: Buffers, which: Ints) -> Buffers:
+    if isinstance(sources, Pieces):
+        return sources.some(which)
+    if not len(sources):
+        return sources
+    return [sources[at] for at in which.tolist()]
+
+
+def _measured(values: Buffers) -> tuple[Buffers, Words]:
+    """As `measured`, and of values in pieces their rows."""
+    if isinstance(values, Pieces):
+        return values, values.sizes
+    try:
+        return measured(values)
+    except UsageError:
+        if not in_pieces(values):
+            raise
+    pieces = Pieces.of(values)
+    return pieces, pieces.sizes

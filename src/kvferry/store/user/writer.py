@@ -12,6 +12,7 @@ from ..extents import room_of, rooms_of
 from ..table import Ints, Words
 from .home import Home
 from .orders import Orders
+from .pieces import Pieces
 from .stock import Extents, Stock
 from .values import Values
 
@@ -64,6 +65,31 @@ class Writer:
             left = full if len(full) < len(left) else full[:0]
         return answers
 
+    def write(self, extents: Extents, pieces: Pieces, offsets: Words) -> None:
+        """Pieces of row i to their offsets in extent i. Raises what transfers raise."""
+        self._home.write_pieces(extents, pieces, offsets, self._timeout)
+
+    def commit(self, extents: Extents, values: Values) -> Answers:
+        """What was written becomes objects."""
+        try:
+            answers = self._home.commit(extents.attempts, values, self._timeout)
+        except BaseException:
+            with self._lock:
+                self._lost += extents.attempts.tolist()
+            raise
+        if INDEX_FULL in answers.tobytes():
+            self._keep(extents.some(np.flatnonzero(answers == INDEX_FULL)))
+        return answers
+
+    def abort(self, extents: Extents) -> None:
+        """These will not be written. Raises what asking raises; the node is told later then."""
+        try:
+            self._home.ask(m.Abort(m.column_of(extents.attempts)), m.Told, self._timeout)
+        except BaseException:
+            with self._lock:
+                self._lost += extents.attempts.tolist()
+            raise
+
     def give_back(self) -> None:
         """All that was reserved and not used."""
         self._orders.wait()
@@ -90,7 +116,7 @@ class Writer:
 
     def _round(self, values: Values) -> Answers:
         """As many of them as a user may have reserved at once."""
-        answers, extents = self._take(values.lengths)
+        answers, extents = self.take(values.lengths)
         given = np.flatnonzero(answers == RESERVED)
         if len(given):
             answers[given] = self._write(extents.some(given), values.some(given))
@@ -102,18 +128,11 @@ class Writer:
         except BaseException:
             self._keep(extents)
             raise
-        try:
-            answers = self._home.commit(extents.attempts, values, self._timeout)
-        except BaseException:
-            with self._lock:
-                self._lost += extents.attempts.tolist()
-            raise
-        if INDEX_FULL in answers.tobytes():
-            self._keep(extents.some(np.flatnonzero(answers == INDEX_FULL)))
-        return answers
+        return self.commit(extents, values)
 
-    def _take(self, lengths: Words) -> tuple[Answers, Extents]:
-        """An extent for each, or why there is none."""
+    def take(self, lengths: Words) -> tuple[Answers, Extents]:
+        """An extent for each, RESERVED, or why there is none. They are the caller's to commit or to
+        abort."""
         count = len(lengths)
         answers = np.full(count, TOO_LARGE, np.uint8)
         rooms = np.minimum(rooms_of(lengths.astype(np.int64)), self._capacity).astype(np.uint64)
