@@ -52,7 +52,7 @@ def sources(folder: Path) -> set[str]:
     return {
         str(path.relative_to(folder))
         for path in folder.rglob("*")
-        if path.suffix in {".py", ".pyi", ".pyx", ".pxi", ".h", ".typed"}
+        if path.suffix in {".html", ".py", ".pyi", ".pyx", ".pxi", ".h", ".typed"}
     }
 
 

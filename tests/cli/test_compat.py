@@ -84,11 +84,11 @@ def test_children_and_grandchildren_find_it(tmp_path: Path) -> None:
 def test_what_is_not_there_does_not_import(tmp_path: Path) -> None:
     script = f"""
         eval "$({KVFERRY} compat mooncake --env)"
-        ! python3 -c "import mooncake.store"
+        ! python3 -c "import mooncake.nonesuch"
         ! python3 -c "from mooncake import nonsense"
     """
     run = shell(script, tmp_path)
     assert run.returncode == 0
     said = [line for line in run.stderr.splitlines() if "Error" in line]
-    assert said[0] == "ModuleNotFoundError: No module named 'mooncake.store'"
+    assert said[0] == "ModuleNotFoundError: No module named 'mooncake.nonesuch'"
     assert said[1].startswith("ImportError: cannot import name 'nonsense' from 'mooncake'")

@@ -16,6 +16,8 @@ from .doctor import doctor
 from .explain import explain
 from .node import node, why
 from .npu import npu
+from .replay import replay
+from .top import top
 
 __all__ = ["app", "main"]
 
@@ -33,6 +35,8 @@ app.command()(directory)
 app.command()(doctor)
 app.command()(explain)
 app.command()(node)
+app.command()(replay)
+app.command()(top)
 app.command()(why)
 app.add_typer(npu, name="npu")
 

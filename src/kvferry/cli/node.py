@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..store import Cause
     from ..store.ssd import Ssd
 
-__all__ = ["node", "why"]
+__all__ = ["default_address", "node", "why"]
 
 ABSENT = 1
 ENDS = {signal.SIGINT, signal.SIGTERM}
@@ -84,6 +84,12 @@ def node(
             "of those with the node's own token"
         ),
     ] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            help="host:port of a live page and of Prometheus' /metrics", show_default=False
+        ),
+    ] = None,
     grace: Annotated[
         float, typer.Option(help="seconds that leases have to end when the node is stopped")
     ] = 10.0,
@@ -96,7 +102,7 @@ def node(
     _conceal()
     if not 0 <= grace <= LONGEST_GRACE:
         raise UsageError(f"a grace of {grace} seconds is none", cause="grace")
-    addresses = listen or [_default_address(from_environment())]
+    addresses = listen or [default_address(from_environment())]
     wanted = {
         "size": bytes_in(dram),
         "policy": policy,
@@ -107,7 +113,7 @@ def node(
     }
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDS)  # in the threads to come, too
     try:
-        _keep(addresses, wanted, tenants, ssd, dram, grace)
+        _keep(addresses, wanted, tenants, ssd, dram, grace, http)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -140,11 +146,13 @@ def _keep(
     ssd: Path | None,
     dram: str,
     grace: float,
+    http: str | None,
 ) -> None:
     """Such a node, until a signal comes, which this thread alone takes."""
     from ..engine import Engine
     from ..store.directory import hosted
     from ..store.node import Node, Nodes, load
+    from .shown import shown
 
     plans = {} if file is None else load(file)
     tenants = {name: plan.tenant for name, plan in plans.items()}
@@ -154,10 +162,12 @@ def _keep(
         hosted(engine, wanted["directory"], wanted["peers"]) as directory,
     ):
         wanted = {**wanted, "directory": directory}
-        nodes = Nodes(engine, Node(engine, **wanted), plans, ssd, **how)
+        own = Node(engine, **wanted)
+        nodes = Nodes(engine, own, plans, ssd, **how)
         try:
             print(f"kvferry node: {dram} at {', '.join(engine.addresses)}", flush=True)
-            signal.sigwait(ENDS)
+            with shown(http, engine) as own.page:
+                signal.sigwait(ENDS)
             for end in ENDS:  # also where a thread of some library takes it
                 signal.signal(end, lambda *_: nodes.hurry())
             signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDS)
@@ -178,7 +188,7 @@ def why(
     from ..store import Cause, Store
 
     options = from_environment()
-    with Store(at or _default_address(options), options=options) as store:
+    with Store(at or default_address(options), options=options) as store:
         found = store.why(key, tenant=tenant)
     where = "" if found.node is None else f" ({found.node})"
     print(f"{key}: {_name(found.cause)}: {_MEANS[_name(found.cause)]}{where}")
@@ -190,7 +200,8 @@ def _name(cause: Cause) -> str:
     return cause.name.lower()
 
 
-def _default_address(options: Options) -> str:
+def default_address(options: Options) -> str:
+    """Of this host's node."""
     if options.node_socket is None:
         raise UsageError(
             "XDG_RUNTIME_DIR is not set: name an address, such as unix:///run/kvferry",
