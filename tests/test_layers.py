@@ -197,9 +197,10 @@ def _is_source(path: Path) -> bool:
 
 
 def _tests_of(folder: Path) -> Path:
-    """compat/NAME/NAME, imported as NAME, has its tests in compat/NAME."""
-    doubled = folder.parts[:1] == ("compat",) and folder.name == folder.parent.name
-    return folder.parent if doubled else folder
+    """compat/NAME/NAME, imported as NAME, has its tests in compat/NAME, and so have its folders."""
+    first, *names = folder.parts
+    doubled = first == "compat" and len(names) > 1 and names[0] == names[1]
+    return Path(first, *names[1:]) if doubled else folder
 
 
 def test_the_package_keeps_its_layers() -> None:

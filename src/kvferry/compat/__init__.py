@@ -25,10 +25,9 @@ class Offer(NamedTuple):
 
 OFFERS = {
     "mooncake": Offer(
-        "mooncake.engine (TransferEngine over host memory) and the command "
-        "mooncake_http_metadata_server",
-        "no mooncake.store, no device memory, no peers that run Mooncake; etcd and redis are "
-        "not asked",
+        "mooncake.engine and mooncake.store over host memory, and the commands mooncake_master, "
+        "mooncake_client, mooncake_http_metadata_server",
+        "no device memory, no peers that run Mooncake; etcd and redis are not asked",
     ),
     "hixl": Offer(
         "hixl (Hixl: registering, connecting, one-sided transfers, notifies over host memory)",

@@ -228,8 +228,9 @@ def peak(service: Service) -> int:
 
 def test_connections_that_say_nothing_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
     from mooncake import http_metadata_server as module
+    from mooncake import web
 
-    monkeypatch.setattr(module, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(web, "REQUEST_SECONDS", 0.3)
     monkeypatch.setattr(module, "AT_ONCE", 4)
     with module.MetadataServer("127.0.0.1", 0) as server:
         thread = threading.Thread(target=server.serve_forever, args=[0.01])

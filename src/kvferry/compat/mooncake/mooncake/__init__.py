@@ -1,5 +1,5 @@
-"""Mooncake's transfer engine as programs call it, carried by kvferry.
+"""Mooncake's transfer engine and store as programs call them, carried by kvferry.
 
-There is `mooncake.engine`; names that are not here do not import. Whom it talks to are processes
-that import this package too.
+There are `mooncake.engine`, `mooncake.store` and what goes with them; names that are not here do
+not import. Whom they talk to are processes that import this package too.
 """

@@ -7,6 +7,7 @@ import os
 import random
 import weakref
 
+from kvferry._core import Spans
 from kvferry.engine import Engine
 from kvferry.errors import ClosedError, Error, ForkedError, UsageError
 
@@ -30,6 +31,7 @@ class InnerTransferEngine:
     peers      of it
     slabs      its managed buffers
     directory  where it is known
+    spans      what is registered, of those that a store shares it with
     port       where it listens
     """
 
@@ -42,6 +44,7 @@ class InnerTransferEngine:
         link = "tcp" if variables.force_tcp else None
         self.peers = Peers(engine, directory.find, link, variables.connect_timeout)
         self.slabs = Slabs(engine, "mooncake-managed")
+        self.spans = Spans()
         self.transfer_timeout = variables.transfer_timeout
         self._process = os.getpid()
         self._end = weakref.finalize(self, _end, self._process, engine, directory)

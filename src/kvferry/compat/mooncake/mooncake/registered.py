@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import index
 
+from kvferry._core import Spans
 from kvferry.engine import Engine
 from kvferry.errors import Error, UsageError
 from kvferry.memory import Region, memory_at
@@ -12,16 +14,20 @@ from kvferry.memory import Region, memory_at
 __all__ = ["held", "register", "register_all", "unregister"]
 
 
-def register(engine: Engine, address: int, length: int) -> None:
-    """Make a range known to peers; the caller keeps it mapped until `unregister`.
+def register(engine: Engine, spans: Spans, address: int, length: int) -> None:
+    """Make a range known to peers and, if it may be written, one of the spans that a store may use;
+    the caller keeps it mapped until `unregister`.
 
     The identical range again counts. Raises UsageError: nothing is mapped there, a partial overlap
     ("overlap", "name_taken"), or a file that could be cut short.
     """
-    engine.register(_name(address), memory_at(address, length))
+    if not engine.register(_name(address), memory_at(address, length)).readonly:
+        spans.add(address, length)
 
 
-def register_all(engine: Engine, addresses: Sequence[int], lengths: Sequence[int]) -> None:
+def register_all(
+    engine: Engine, spans: Spans, addresses: Sequence[int], lengths: Sequence[int]
+) -> None:
     """Register every range, or none. Raises as `register`, TypeError for what is no integer."""
     if len(addresses) != len(lengths):
         raise UsageError(
@@ -31,20 +37,22 @@ def register_all(engine: Engine, addresses: Sequence[int], lengths: Sequence[int
     done: list[int] = []
     try:
         for address, length in ranges:
-            register(engine, address, length)
+            register(engine, spans, address, length)
             done.append(address)
     except Error:
         for address in reversed(done):
-            unregister(engine, address)
+            unregister(engine, spans, address)
         raise
 
 
-def unregister(engine: Engine, address: int) -> None:
+def unregister(engine: Engine, spans: Spans, address: int) -> None:
     """End a registration, once transfers over it have ended. Raises UsageError for an unknown one
     ("unknown_address")."""
     region = engine.regions.get(_name(index(address)))
     if region is None:
         raise UsageError(f"nothing is registered at {address:#x}", cause="unknown_address")
+    with suppress(LookupError):  # it may only be read, or this is another try
+        spans.drop(region.address)
     engine.unregister(region)
 
 

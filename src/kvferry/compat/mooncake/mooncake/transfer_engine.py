@@ -116,7 +116,7 @@ class TransferEngine:
         """Register all of them, or none."""
         inner = self._engine()
         try:
-            registered.register_all(inner.engine, buffer_addresses, capacities)
+            registered.register_all(inner.engine, inner.spans, buffer_addresses, capacities)
         except Error as error:
             tell("register_memory", error)
             return code_of(error)
@@ -133,7 +133,7 @@ class TransferEngine:
         inner, codes = self._engine(), []
         for address in buffer_addresses:
             try:
-                registered.unregister(inner.engine, address)
+                registered.unregister(inner.engine, inner.spans, address)
             except Error as error:
                 tell("unregister_memory", error)
                 codes.append(code_of(error))

@@ -11,8 +11,14 @@ MC_METADATA_CLUSTER_ID        goes into the keys at a metadata service
 MC_LEGACY_RPC_PORT_BINDING    set: listen on the port that initialize names, or not at all
 MC_FORCE_TCP                  set: bytes cross over sockets even where there is a shorter way
 
-A switch is on when it is set, whatever it is set to. All other MC_* variables tune transports that
-are not here, and change nothing.
+MOONCAKE_CONFIG_PATH, MOONCAKE_MASTER, MOONCAKE_TE_META_DATA_SERVER, MOONCAKE_GLOBAL_SEGMENT_SIZE,
+MOONCAKE_LOCAL_BUFFER_SIZE, MOONCAKE_PROTOCOL, MOONCAKE_DEVICE, MOONCAKE_LOCAL_HOSTNAME,
+MOONCAKE_TENANT_ID, MOONCAKE_ENABLE_SSD_OFFLOAD, MOONCAKE_OFFLOAD_FILE_STORAGE_PATH,
+MOONCAKE_ENABLE_CLIENT_HTTP_SERVER, MOONCAKE_CLIENT_HTTP_PORT
+                              what MooncakeConfig.load_from_env finds
+
+A switch among the MC_* is on when it is set, whatever it is set to. All other MC_* variables tune
+transports that are not here, and change nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +27,9 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["Variables", "read"]
+__all__ = ["Offload", "Variables", "offload", "read", "store_settings"]
 
 logger = logging.getLogger("mooncake")
 
@@ -34,6 +41,23 @@ NUMBERS = {"MC_TRANSFER_TIMEOUT", "MC_HANDSHAKE_CONNECT_TIMEOUT"}
 PORTS = {"MC_MIN_RPC_PORT", "MC_MAX_RPC_PORT", "MC_MIN_PRC_PORT", "MC_MAX_PRC_PORT"}
 TEXTS = {"MC_TCP_BIND_ADDRESS", "MC_METADATA_CLUSTER_ID"}
 SWITCHES = {"MC_USE_IPV6", "MC_LEGACY_RPC_PORT_BINDING", "MC_FORCE_TCP"}
+
+
+# Of MOONCAKE_*: which field of a MooncakeConfig it is.
+SETTINGS = {
+    "MASTER": "master_server_address",
+    "TE_META_DATA_SERVER": "metadata_server",
+    "GLOBAL_SEGMENT_SIZE": "global_segment_size",
+    "LOCAL_BUFFER_SIZE": "local_buffer_size",
+    "PROTOCOL": "protocol",
+    "DEVICE": "device_name",
+    "LOCAL_HOSTNAME": "local_hostname",
+    "TENANT_ID": "tenant_id",
+    "ENABLE_SSD_OFFLOAD": "enable_ssd_offload",
+    "OFFLOAD_FILE_STORAGE_PATH": "ssd_offload_path",
+    "ENABLE_CLIENT_HTTP_SERVER": "enable_client_http_server",
+    "CLIENT_HTTP_PORT": "client_http_port",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +93,16 @@ def read(environ: Mapping[str, str] = os.environ) -> Variables:
         force_tcp="MC_FORCE_TCP" in environ,
         unused=tuple(sorted(n for n in environ if n.startswith("MC_") and n not in known)),
     )
+
+
+def store_settings(environ: Mapping[str, str] = os.environ) -> tuple[str | None, dict[str, str]]:
+    """The file that MOONCAKE_CONFIG_PATH names, and fields of a MooncakeConfig that are set."""
+    found = {
+        field: environ[f"MOONCAKE_{name}"]
+        for name, field in SETTINGS.items()
+        if f"MOONCAKE_{name}" in environ
+    }
+    return environ.get("MOONCAKE_CONFIG_PATH") or None, found
 
 
 def _seconds(environ: Mapping[str, str], name: str, default: float) -> float:
@@ -110,3 +144,16 @@ def _port(environ: Mapping[str, str], names: tuple[str, ...], default: int) -> i
 
 def _warn(name: str, text: str, default: str) -> None:
     logger.warning("%s is %r, which makes no sense: %s is used", name, text, default)
+
+
+class Offload(NamedTuple):
+    """Where a client's disk is, and how many bytes it may take there; None: nothing was said."""
+
+    folder: str | None
+    size: str | None
+
+
+def offload(environ: Mapping[str, str] = os.environ) -> Offload:
+    """MOONCAKE_OFFLOAD_FILE_STORAGE_PATH and MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES."""
+    folder = environ.get("MOONCAKE_OFFLOAD_FILE_STORAGE_PATH") or None
+    return Offload(folder, environ.get("MOONCAKE_OFFLOAD_TOTAL_SIZE_LIMIT_BYTES") or None)
