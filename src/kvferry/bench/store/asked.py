@@ -10,7 +10,12 @@ from ...errors import UsageError
 
 __all__ = ["OURS", "Rival", "parse_rivals"]
 
-INSTALL = {"mooncake": "mooncake-transfer-engine-non-cuda", "redis": "redis hiredis"}
+# "compat" is the package mooncake that is kvferry.
+INSTALL = {
+    "compat": "kvferry",
+    "mooncake": "mooncake-transfer-engine-non-cuda",
+    "redis": "redis hiredis",
+}
 
 
 class Rival(NamedTuple):
@@ -23,6 +28,10 @@ class Rival(NamedTuple):
     def install(self) -> str:
         """What pip calls it."""
         return INSTALL.get(self.name, self.name)
+
+    @property
+    def is_ours(self) -> bool:
+        return self.install == "kvferry"
 
 
 OURS = Rival("kvferry", sys.executable)

@@ -1,12 +1,15 @@
-"""Mooncake's store: the client owns the segment, a master of its own keeps the metadata."""
+"""Mooncake's store, or ours under its name: the client owns the segment, a master of its own keeps
+the metadata."""
 
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from ..verify import Words
@@ -15,10 +18,12 @@ from .server import Server, find_program, free_port
 from .subject import Key, Slots, Subject
 from .tasks import Op
 
-__all__ = ["Mooncake"]
+__all__ = ["Compat", "Mooncake"]
 
 HOST = "127.0.0.1"
 LOCAL_BUFFER = 64 << 20  # bytes
+TREE = Path(__file__).parents[2] / "compat" / "mooncake"
+MASTER = "from mooncake.commands.master import main; sys.exit(main())"
 
 
 class Mooncake(Subject):
@@ -28,7 +33,7 @@ class Mooncake(Subject):
         package = import_module("mooncake.store")
         port = free_port()
         master = [
-            find_program("mooncake_master"),
+            *self._program(),
             f"--rpc_port={port}",
             f"--rpc_address={HOST}",
             f"--metrics_port={free_port()}",
@@ -45,6 +50,10 @@ class Mooncake(Subject):
         )
         _check(self._store.register_buffer(self._address, side.nbytes))
 
+    def _program(self) -> list[str]:
+        """That starts a master."""
+        return [find_program("mooncake_master")]
+
     def call(self, op: Op, keys: list[Key], slots: Slots, block: int) -> Callable[[], Any]:
         addresses = [self._address + at * block for at in slots]
         return _CALLS[op](self._store, keys, addresses, [block] * len(slots))
@@ -59,6 +68,18 @@ class Mooncake(Subject):
         with suppress(RuntimeError):
             self._store.close()
         self._server.close()
+
+
+class Compat(Mooncake):
+    """The package `mooncake` that is kvferry."""
+
+    def __init__(self, wanted: Open, side: Words) -> None:
+        sys.path.insert(0, str(TREE))
+        super().__init__(wanted, side)
+
+    def _program(self) -> list[str]:
+        code = f"import sys; sys.path.insert(0, {str(TREE)!r}); {MASTER}"
+        return [sys.executable, "-c", code]
 
 
 Addresses = list[int]

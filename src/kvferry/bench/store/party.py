@@ -9,7 +9,7 @@ from ..launch import Target
 from ..peers.messages import Check, Fill, Go, Poison
 from ..peers.process import Process, code_of, start_process
 from ..verify import Landing, Verdict
-from .asked import OURS, Rival
+from .asked import Rival
 from .messages import Clear, Drop, Load, Open, Opened, Ran
 from .passes import Calls
 from .tasks import Op, Role
@@ -80,6 +80,6 @@ def open_party(asked: Rival, name: str, role: Role, wanted: Open) -> Iterator[Pa
 
     Raises UsageError where the package is missing, PeerError when it does not start.
     """
-    code = OUR_CODE if asked == OURS else code_of(WORKER)
+    code = OUR_CODE if asked.is_ours else code_of(WORKER)
     with start_process(asked, f"{name} process", code) as process:
         yield Party(name, role, process, process.ask(wanted, Opened))

@@ -34,6 +34,7 @@ REMOVED_AT_ONCE = 4096
 SUBJECTS = {
     "kvferry": ("kvferry.bench.store.ours", "Ours"),
     "mooncake": ("kvferry.bench.store.mooncake", "Mooncake"),
+    "compat": ("kvferry.bench.store.mooncake", "Compat"),
     "redis": ("kvferry.bench.store.redis", "Redis"),
 }
 
