@@ -151,6 +151,27 @@ def test_serving_is_interrupted(office: Office) -> None:
     assert errand.told() == [STORED]
 
 
+def test_news_is_waited_for(office: Office) -> None:
+    begun = time.monotonic()
+    assert not office.clerk.news(after(0.03))
+    assert 0.03 <= time.monotonic() - begun < 2
+    office.clerk.tell()
+    assert office.clerk.news()
+    assert not office.clerk.news(after(0))
+    columns = office.open(1, 0, 1)
+    for tell in (office.clerk.tell, lambda: office.clerk.commit(1, *columns)):
+        said = []
+        waiting = threading.Thread(target=lambda: said.append(office.clerk.news(after(20))))  # noqa: B023
+        waiting.start()
+        tell()
+        waiting.join(20)
+        assert said == [True]
+    assert office.clerk.news(after(0))  # nobody has taken it
+    with office.clerk:
+        office.ledger.arrivals()
+    assert not office.clerk.news(after(0))
+
+
 # ---- the lock
 
 

@@ -5,7 +5,7 @@
 
 #define AREA (64u << 10)
 #define PIECES 48u
-#define BATCHES 300
+#define BATCHES ALONE(300)
 #define THREADS 6u
 
 static uint64_t random_state = 1;

@@ -89,7 +89,7 @@ static void check_runs(const kvf_variant *v) {
     uint64_t random = 11;
     kvf_done done = {.word = {0}};
     kvf_brake brake = {&done, 1, KVF_FOREVER, NULL};
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < ALONE(300); round++) {
         kvf_descriptor d[PIECES];
         kvf_op op = round % 2 ? KVF_READ : KVF_WRITE;
         uint64_t n = 1 + random_below(&random, PIECES), delta = random_next(&random);

@@ -247,6 +247,74 @@ static void check_lock(void) {
     CHECK(c.count == 4 * 2000 * 2);
 }
 
+/* ---- news: none is slept through, however it is committed ---- */
+
+typedef struct press {
+    office office;
+    papers papers[2];
+    _Atomic uint32_t over;
+} press;
+
+static void read_all(press *p) {
+    kvf_clerk *c = &p->office.clerk;
+    for (size_t read = 0; read < 2 * PAPERS;) {
+        CHECK(kvf_clerk_await(c, kvf_now() + 20000000000ull));
+        kvf_lock_take(&c->lock);
+        CHECK(!c->awaited);
+        read += p->office.ledger.arrivals_n;
+        office_read(&p->office);
+        kvf_clerk_drop(c);
+    }
+    atomic_store(&p->over, 1);
+    kvf_clerk_wake(c);
+}
+
+static void commit_here(press *p) {
+    kvf_commits columns = papers_columns(&p->papers[1]);
+    for (size_t i = 0; i < PAPERS; i++) {
+        kvf_commit one = kvf_commit_at(&columns, i);
+        kvf_lock_take(&p->office.clerk.lock);
+        CHECK(kvf_ledger_commit(&p->office.ledger, 2, &one) == KVF_SAY_STORED);
+        kvf_clerk_drop(&p->office.clerk);
+        if (i % 8 == 0) usleep(50); /* sometimes the reader sleeps, sometimes it is about to */
+    }
+}
+
+static void commit_by_desk(press *p) {
+    for (size_t i = 0; i < PAPERS; i++) {
+        papers *all = &p->papers[0];
+        kvf_errand e = errand_of(&p->office, all, 1);
+        e.commits = (kvf_commits){.attempts = all->attempts + i, .digests = all->digests + i,
+                                  .lengths = all->lengths + i};
+        e.answers = all->answers + i;
+        CHECK(kvf_errand_run(&e, kvf_now() + 20000000000ull) && ended(&e, KVF_DESK_DONE, 1));
+    }
+}
+
+static void print(void *press_, unsigned index) {
+    static void (*const does[])(press *) = {read_all, commit_here, commit_by_desk};
+    does[index](press_);
+}
+
+static void serve_press(void *press_) {
+    press *p = press_;
+    while (!atomic_load(&p->over)) kvf_clerk_serve(&p->office.clerk, kvf_now() + 1000000000ull);
+}
+
+static void check_news(void) {
+    press *p = calloc(1, sizeof *p);
+    office_open(&p->office, 1);
+    papers_make(&p->papers[0], &p->office, 0, PAPERS, 1);
+    papers_make(&p->papers[1], &p->office, 1, PAPERS, 1 + PAPERS);
+    in_parallel(3, print, p, serve_press);
+    kvf_lock_take(&p->office.clerk.lock);
+    p->office.clerk.news = true; /* told while nobody waited */
+    kvf_clerk_drop(&p->office.clerk);
+    CHECK(kvf_clerk_await(&p->office.clerk, 0) && !kvf_clerk_await(&p->office.clerk, 0));
+    office_close(&p->office);
+    free(p);
+}
+
 int main(void) {
     check_sizes();
     check_given_up();
@@ -255,5 +323,6 @@ int main(void) {
     check_seats();
     check_wakes();
     check_lock();
+    check_news();
     return 0;
 }

@@ -77,10 +77,10 @@ def compile(source: Path, output: Path, *flags: str, command: list[str] | None =
     return output
 
 
-def build_sanitized(source: Path, output: Path, sanitizer: str) -> Path:
+def build_sanitized(source: Path, output: Path, sanitizer: str, *flags: str) -> Path:
     """Lines for the reports of the sanitizer, and nothing for debuggers, which takes longer."""
     report = ["-g1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
-    return compile(source, output, LEVELS[sanitizer], *report, f"-fsanitize={sanitizer}")
+    return compile(source, output, LEVELS[sanitizer], *report, f"-fsanitize={sanitizer}", *flags)
 
 
 def run_sanitized(program: Path, sanitizer: str) -> subprocess.CompletedProcess[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.native import building
+from tests.native.building import ALONE, CASES
 from tests.native.harness import (
     HERE,
     SANITIZERS,
@@ -77,12 +78,23 @@ def built(folder: Path, program: Path, sanitizer: str) -> Path:
     return done
 
 
-@pytest.mark.parametrize("sanitizer", SANITIZERS)
-@pytest.mark.parametrize("program", building.PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    ("program", "sanitizer"), CASES, ids=[f"{path.stem}-{name}" for path, name in CASES]
+)
 def test_runs_clean(program: Path, sanitizer: str, folder: Path) -> None:
     skip_without(sanitizer)
     run = run_sanitized(built(folder, program, sanitizer), sanitizer)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("name", sorted(ALONE))
+def test_who_is_said_to_be_alone_starts_no_thread(name: str, folder: Path) -> None:
+    sanitizer = "address,undefined"
+    skip_without(sanitizer)
+    program = built(folder, HERE / f"{name}.c", sanitizer).read_bytes()
+    if b"libasan.so" not in program:
+        pytest.skip("the sanitizer's own threads are in the program")
+    assert b"pthread_create" not in program
 
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)

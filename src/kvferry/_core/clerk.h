@@ -6,6 +6,10 @@
  * kept here, until the catalog has spoken. Of a desk nothing is believed but what was copied from it.
  *
  * The lock is never held while waiting for anything but the processor. Seats change under it.
+ *
+ * One thread may wait for news: of what was stored, as the ledger counts it, or that somebody tells.
+ * Both are looked at under the lock, and whoever drops that looks whether the other waits: what came
+ * before the waiter looked it saw, and who comes later sees it waiting.
  */
 #ifndef KVF_CLERK_H
 #define KVF_CLERK_H
@@ -38,6 +42,8 @@ typedef struct kvf_clerk {
     uint64_t answered; /* posts */
     _Atomic uint32_t woken;
     kvf_vain vain;
+    bool news, awaited; /* under the lock: something was told; somebody sleeps on `told` */
+    kvf_bell told;
 } kvf_clerk;
 
 static inline void kvf_clerk_init(kvf_clerk *c, kvf_ledger *ledger, kvf_bell *bell) {
@@ -46,6 +52,8 @@ static inline void kvf_clerk_init(kvf_clerk *c, kvf_ledger *ledger, kvf_bell *be
     c->seats = NULL, c->n = c->room = c->owing = 0, c->answered = 0;
     atomic_init(&c->woken, 0);
     atomic_init(&c->vain, 0);
+    c->news = c->awaited = false;
+    atomic_init(&c->told, 0);
 }
 
 static inline void kvf_clerk_free(kvf_clerk *c) { free(c->seats); }
@@ -53,6 +61,18 @@ static inline void kvf_clerk_free(kvf_clerk *c) { free(c->seats); }
 static inline void kvf_clerk_wake(kvf_clerk *c) {
     atomic_store_explicit(&c->woken, 1, memory_order_release);
     kvf_bell_ring(c->bell);
+}
+
+static inline bool kvf_clerk_has_news(const kvf_clerk *c) { return c->news || c->ledger->arrivals_n; }
+
+/* The lock is the caller's until then. */
+static inline void kvf_clerk_drop(kvf_clerk *c) {
+    bool ring = c->awaited && kvf_clerk_has_news(c);
+    if (ring) c->awaited = false;
+    kvf_lock_drop(&c->lock);
+    if (!ring) return;
+    atomic_fetch_add_explicit(&c->told, 1, memory_order_seq_cst);
+    kvf_wake_all(&c->told);
 }
 
 /* ---- under the lock ---- */
@@ -185,11 +205,26 @@ static inline bool kvf_clerk_serve(kvf_clerk *c, uint64_t until) {
         uint32_t heard = kvf_bell_heard(c->bell);
         kvf_lock_take(&c->lock);
         bool worked = kvf_clerk_look_around(c), owing = c->owing;
-        kvf_lock_drop(&c->lock);
+        kvf_clerk_drop(c);
         if (atomic_exchange_explicit(&c->woken, 0, memory_order_acquire) || owing) return true;
         if (kvf_now() >= until) return false;
         /* After an answer more work is likely at hand. */
         if (!worked || !kvf_bell_spin(c->bell, heard, &c->vain, until)) kvf_bell_sleep(c->bell, heard, until);
+    }
+}
+
+/* Sleep until there is news since this was true the last time, or something stored that the catalog has
+ * not taken: true; or until then: false. One thread at a time. Blocks. */
+static inline bool kvf_clerk_await(kvf_clerk *c, uint64_t until) {
+    for (;;) {
+        uint32_t seen = kvf_bell_heard(&c->told);
+        uint64_t now = kvf_now();
+        kvf_lock_take(&c->lock);
+        bool news = kvf_clerk_has_news(c);
+        c->news = false, c->awaited = !news && now < until;
+        kvf_lock_drop(&c->lock);
+        if (news || now >= until) return news;
+        kvf_sleep_while(&c->told, seen, until - now);
     }
 }
 

@@ -6,6 +6,7 @@ cdef extern from "clerk.h" nogil:
     ctypedef struct kvf_clerk:
         kvf_lock lock
         uint64_t answered
+        bint news
     ctypedef enum kvf_payment:
         KVF_PAID
         KVF_NOT_OWED
@@ -13,7 +14,6 @@ cdef extern from "clerk.h" nogil:
     bint kvf_lock_mine(const kvf_lock *)
     bint kvf_lock_try(kvf_lock *)
     void kvf_lock_take(kvf_lock *)
-    void kvf_lock_drop(kvf_lock *)
     void kvf_clerk_init(kvf_clerk *, kvf_ledger *, kvf_bell *)
     void kvf_clerk_free(kvf_clerk *)
     void kvf_clerk_wake(kvf_clerk *)
@@ -24,6 +24,8 @@ cdef extern from "clerk.h" nogil:
     size_t kvf_clerk_records(const kvf_clerk *, uint64_t user, uint64_t tray, kvf_commit *)
     kvf_payment kvf_clerk_settle(kvf_clerk *, uint64_t, uint64_t, const uint8_t *, size_t)
     bint kvf_clerk_serve(kvf_clerk *, uint64_t until)
+    void kvf_clerk_drop(kvf_clerk *)
+    bint kvf_clerk_await(kvf_clerk *, uint64_t until)
 
 
 cdef enum: OWING_AT_ONCE = 64
@@ -63,7 +65,7 @@ cdef class Clerk:
     def __exit__(self, *unused):
         if not kvf_lock_mine(&self.clerk.lock):
             raise RuntimeError("another thread holds the lock")
-        kvf_lock_drop(&self.clerk.lock)
+        kvf_clerk_drop(&self.clerk)
 
     @property
     def answered(self):
@@ -92,6 +94,21 @@ cdef class Clerk:
                 return self.owing()
             if kvf_now() >= deadline:
                 return []
+            PyErr_CheckSignals()
+
+    def tell(self):
+        with self:
+            self.clerk.news = True
+
+    def news(self, deadline_ns=None):
+        cdef uint64_t deadline = deadline_of(deadline_ns), until
+        cdef bint some
+        while True:
+            until = until_signals(deadline)
+            with nogil:
+                some = kvf_clerk_await(&self.clerk, until)
+            if some or kvf_now() >= deadline:
+                return some
             PyErr_CheckSignals()
 
     cdef list owing(self):

@@ -9,7 +9,7 @@
  * Nobody but its user and the node has this memory, so nobody clears another's hazards. Zeroed memory
  * is unused. `owner` is the thread (as pthread_self names it) that has claimed the line, 0 nobody; the
  * extent of the object of `generation` is not used again as long as a line names it; `since` is when
- * it was claimed, in nanoseconds of the monotonic clock.
+ * it was claimed, in nanoseconds of the monotonic clock. KVF_LEFT owns the lines of a user that leaves.
  *
  * The node believes nothing of it but that a named generation is held.
  */
@@ -23,6 +23,7 @@
 
 #define KVF_TOUCHES 8192u
 #define KVF_MISSES 2048u
+#define KVF_LEFT UINT64_MAX
 
 typedef enum {
     KVF_HITS,
@@ -90,11 +91,11 @@ static inline void kvf_miss(kvf_lines *l, kvf_digest d) {
     atomic_store_explicit(&l->memory->misses[at % KVF_MISSES], d.half[1], memory_order_release);
 }
 
-static inline bool kvf_claim_line(kvf_hazard *h) {
+static inline bool kvf_claim_line(kvf_hazard *h, uint64_t owner) {
     uint64_t nobody = 0;
     return atomic_load_explicit(&h->owner, memory_order_relaxed) == 0 &&
-           atomic_compare_exchange_strong_explicit(&h->owner, &nobody, (uint64_t)(uintptr_t)pthread_self(),
-                                                   memory_order_acquire, memory_order_relaxed);
+           atomic_compare_exchange_strong_explicit(&h->owner, &nobody, owner, memory_order_acquire,
+                                                   memory_order_relaxed);
 }
 
 /* NULL when all are taken. */
@@ -103,7 +104,7 @@ static inline kvf_hazard *kvf_claim(kvf_lines *l) {
     for (uint64_t i = 0; i < l->n; i++) {
         uint64_t at = start + i < l->n ? start + i : start + i - l->n;
         kvf_hazard *h = &l->memory->hazards[at];
-        if (!kvf_claim_line(h)) continue;
+        if (!kvf_claim_line(h, (uint64_t)(uintptr_t)pthread_self())) continue;
         atomic_store_explicit(&h->since, kvf_now(), memory_order_relaxed);
         atomic_store_explicit(&l->next, at + 1 < l->n ? at + 1 : 0, memory_order_relaxed);
         return h;
@@ -124,6 +125,16 @@ static inline void kvf_give_back(kvf_lines *l, kvf_hazard *h) {
     kvf_clear(h);
     atomic_store_explicit(&h->owner, 0, memory_order_release);
     atomic_store_explicit(&l->next, (uint64_t)(h - l->memory->hazards), memory_order_relaxed);
+}
+
+/* The user leaves: no line is claimed any more. How many are in use still. */
+static inline uint64_t kvf_leave_lines(kvf_lines *l) {
+    uint64_t left = 0;
+    for (uint64_t i = 0; i < l->n; i++) {
+        kvf_hazard *h = &l->memory->hazards[i];
+        left += !kvf_claim_line(h, KVF_LEFT) && kvf_load(&h->owner) != KVF_LEFT;
+    }
+    return left;
 }
 
 /* ---- the node ---- */
@@ -160,7 +171,7 @@ static inline size_t kvf_claimed(const kvf_lines *l, kvf_claimed_line *out) {
     for (uint64_t i = 0; i < l->n; i++) {
         const kvf_hazard *h = &l->memory->hazards[i];
         uint64_t owner = kvf_load(&h->owner);
-        if (owner) out[n++] = (kvf_claimed_line){i, kvf_load(&h->generation), kvf_load(&h->since), owner};
+        if (owner && owner != KVF_LEFT) out[n++] = (kvf_claimed_line){i, kvf_load(&h->generation), kvf_load(&h->since), owner};
     }
     return n;
 }

@@ -8,6 +8,7 @@ cdef extern from "lines.h" nogil:
     size_t kvf_drain_touches(kvf_lines *, uint64_t *)
     size_t kvf_drain_misses(kvf_lines *, uint64_t *)
     bint kvf_anything_touched(const kvf_lines *)
+    uint64_t kvf_leave_lines(kvf_lines *)
     void kvf_read_counters(const kvf_lines *, uint64_t *)
     ctypedef struct kvf_claimed_line:
         pass
@@ -34,6 +35,9 @@ cdef class Lines:
 
     def __len__(self):
         return self.lines.n
+
+    def leave(self):
+        return kvf_leave_lines(&self.lines)
 
     def held(self, const uint64_t[::1] generations):
         cdef size_t n = generations.shape[0]

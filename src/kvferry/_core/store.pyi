@@ -99,12 +99,17 @@ class Lines:
     """What one user tells the node: hazards, touches, counters. The memory is zeroed at first,
     begins at a multiple of 64, and stays mapped and writable as long as this is used.
 
-    A user hands it to its IndexReader; the methods are the node's, one thread at a time.
+    A user hands it to its IndexReader; the methods but `leave` are the node's, one thread at a
+    time.
     """
 
     def __init__(self, address: int, length: int) -> None: ...
     def __len__(self) -> int:
         """How many hazard lines there are."""
+
+    def leave(self) -> int:
+        """The user's: whoever begins to read finds no line from now on. How many lines are in use
+        still. Thread-safe."""
 
     def held(self, generations: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Which of the generations, in ascending order, a reader holds. Counts for those whose

@@ -282,6 +282,10 @@ class Catalog:
 
     # Looking
 
+    def take_in(self) -> None:
+        """Learn of what was committed meanwhile, and let the witnesses know."""
+        self._intake.take()
+
     def note(self, digests: Digests, cause: Cause) -> None:
         """Keys are not here for a cause that the caller knows."""
         self._intake.take()

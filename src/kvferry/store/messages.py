@@ -17,6 +17,7 @@ Keep       Told       pins
 Group      Told       objects that are of use only together
 Why        Told       causes, not answers
 Look       Looked     figures
+Settle     Told       the directory has heard of what came and went: FOUND, or LATE
 Drain      Told       everything leaves, and nothing comes in
 
 A column is the bytes of an array, one row a key: of words (u64), of answers (u8), or of digests
@@ -65,6 +66,7 @@ __all__ = [
     "Reply",
     "Request",
     "Reserve",
+    "Settle",
     "Spots",
     "Told",
     "Why",
@@ -271,6 +273,15 @@ class Looked(msgspec.Struct, frozen=True, tag="looked"):
     page: str = ""
 
 
+class Settle(msgspec.Struct, frozen=True, tag="settle"):
+    """span   to wait for it; the node may answer LATE before
+    alone  wait also while nobody is there who could ask for what came
+    """
+
+    span: Span
+    alone: bool
+
+
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
     pass
 
@@ -298,6 +309,7 @@ Request: TypeAlias = (
     | Group
     | Why
     | Look
+    | Settle
     | Drain
 )
 Reply: TypeAlias = Joined | Extents | Located | Leased | Looked | Told

@@ -98,4 +98,11 @@ def _sections(beside: dict[str, int]) -> dict[str, dict[str, int]]:
 
 
 def _part(sections: dict[str, dict[str, int]]) -> Part:
-    return Part(**{name: sections.get(name, {}) for name in Part.__struct_fields__})
+    """Nothing is less than nothing, whatever a node says."""
+    known = {name: sections.get(name, {}) for name in Part.__struct_fields__}
+    return Part(
+        **{
+            name: {figure: max(number, 0) for figure, number in section.items()}
+            for name, section in known.items()
+        }
+    )

@@ -215,7 +215,7 @@ def test_nothing_is_committed_after_its_lease(
 
 def test_a_journal_tells_in_order_or_that_it_cannot(pair: tuple[Store, Store]) -> None:
     a, _ = pair
-    journal = Journal(most=4)
+    journal = Journal(lambda: None, most=4)
     node = node_of(a)
     with node.clerk:
         node.witnesses.append(journal)

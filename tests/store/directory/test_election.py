@@ -310,3 +310,25 @@ def test_what_stands_in_the_way_is_no_leader(etcd: EtcdServer) -> None:
     raw.revoke(lease)
     until(lambda: one.leads, "it leads when that is gone")
     one.close()
+
+
+WITHOUT_SSL = """
+import sys
+sys.modules["ssl"] = None
+import kvferry.cli.directory
+from kvferry.errors import Unsupported
+from kvferry.store.directory.election import Election
+assert "http.client" not in sys.modules
+from kvferry.store.directory.etcd import Etcd
+Etcd(["http://127.0.0.1:1"], 1.0)
+try:
+    Etcd(["https://127.0.0.1:1"], 1.0)
+except Unsupported as error:
+    print(error.cause)
+"""
+
+
+def test_who_asks_no_etcd_needs_no_ssl() -> None:
+    command = [sys.executable, "-c", WITHOUT_SSL]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (told.stdout, told.stderr) == ("no_ssl\n", "")

@@ -199,6 +199,16 @@ def _get(store: Store, keys: list[str]) -> list[bool]:
     return [value is not None for value in found]
 
 
+def _put_settled(store: Store, keys: list[str], seconds: float) -> bool:
+    store.put_batch(keys, [value_of(key) for key in keys])
+    return store.settle(seconds)
+
+
+def _remove_settled(store: Store, keys: list[str], seconds: float) -> bool:
+    store.remove_batch(keys)
+    return store.settle(seconds)
+
+
 def _count(store: Store) -> int:
     return store.stats()["usage"]["count"]
 
@@ -212,6 +222,8 @@ def _copied(store: Store) -> int:
 
 _VERBS: dict[str, Callable[..., Any]] = {
     "put": _put,
+    "put_settled": _put_settled,
+    "remove_settled": _remove_settled,
     "get": _get,
     "count": _count,
     "copied": _copied,

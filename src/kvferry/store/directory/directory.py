@@ -14,6 +14,7 @@ from ...errors import UsageError
 from ..answers import Digests
 from ..messages import column_of
 from ..table import Words
+from .company import Company
 from .events import REMOVED as REMOVED_AT
 from .events import STORED, Events, Row
 from .membership import Member, Membership, Spans, State
@@ -86,11 +87,13 @@ class Directory:
         self._alive = np.zeros(1 << 16, np.bool_)  # numbers of members
         self._dead: deque[tuple[int, int]] = deque()  # numbers to be forgotten, from which part on
         self._removals = Removals()
+        self._company = Company(now, spans.suspect)
         self._codes = np.zeros(6, np.int64)  # how often each came of what was told
         self._beyond = 0  # keys that a node told beyond those it said it has at most
         self.names = Names(self._has) if names else None
         self._events: Events | None = None  # while somebody follows
         self._followed = 0  # when somebody last did
+        self._unwritten = 0  # number of an event that nobody was told, since nobody followed
 
     # ---- nodes ----
 
@@ -109,7 +112,8 @@ class Directory:
         member.keys = min(member.keys, self.rows)
         self._alive[member.number] = True
         self._repair.hurry(now)
-        return Enrolled(self.term, member.number, self.spans.beat, member.keys)
+        after = self._company.came(now)
+        return Enrolled(self.term, member.number, self.spans.beat, member.keys, after)
 
     def beat(
         self, epoch: int, term: int, free: int, room: int, now: int
@@ -164,16 +168,26 @@ class Directory:
             self._repair.hurry(now)
         return True
 
+    def alone(self, now: int) -> bool:
+        """Is nobody there but the node that is heard of this moment?"""
+        return self._company.alone(len(self.members), now)
+
     # ---- users ----
 
-    def lookup(self, digests: Digests) -> Placed:
-        """Where keys are: suspects last."""
+    def asked(self, epoch: int, own: int, now: int) -> None:
+        """A user looks keys up, whose own node is another than it or not."""
+        if self.members.of(epoch) is None:
+            self._company.stranger(now)
+        self._company.told(self._with(own), now)
+
+    def lookup(self, digests: Digests, own: int = 0) -> Placed:
+        """Where keys are: suspects last. own: epoch of the node that was asked first."""
         places = self._known(digests)
         suspects = [each.number for each in self.members if each.state is State.SUSPECT]
         if suspects:
             last = np.isin(places, suspects).argsort(1, kind="stable")
             places = np.take_along_axis(places, last, 1)
-        return Placed(column_of(places), self._named(places), len(self.members))
+        return Placed(column_of(places), self._named(places), self._with(own))
 
     def choose(self, near: int, digests: Digests, sizes: Words, copies: int, now: int) -> Placed:
         """Where else to put keys, that `copies` nodes have them beside `near`, an epoch."""
@@ -215,7 +229,7 @@ class Directory:
         """What came and went since; from the first call on it is written down."""
         self._followed = now
         first = self._events is None
-        self._events = events = self._events or Events()
+        self._events = events = self._events or Events(last=self._unwritten)
         keys = self.table.rows
         rows = None if first or term != self.term else events.read(after, EVENTS)
         if rows is None:
@@ -248,6 +262,7 @@ class Directory:
         for member in dead:
             self._bury(member)
             self._repair.hurry(now)
+            self._company.stranger(now)  # it may be cut off, no more
         for _ in range(FORGOTTEN_AT_ONCE):
             self._forget_some()
         if not self._dead:
@@ -255,6 +270,7 @@ class Directory:
         if self.names is not None and now >= self._settled:
             self.names.sweep(now)
         if self._events is not None and now - self._followed > UNFOLLOWED:
+            self._unwritten = self._events.last + 1  # who comes back sees a gap
             self._events = None
         return dead
 
@@ -301,6 +317,10 @@ class Directory:
         if member is not None:
             self.members.hear(member, now)
         return member
+
+    def _with(self, own: int) -> int:
+        """How many nodes there are, with this one, which may not have enrolled yet."""
+        return len(self.members) + (own != 0 and self.members.of(own) is None)
 
     def _bury(self, member: Member) -> None:
         self._alive[member.number] = False

@@ -6,20 +6,25 @@ values travel as base64, 64-bit numbers as text, and zeros not at all.
 
 from __future__ import annotations
 
-import http.client
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from ...errors import PeerError, UsageError
+from ...errors import PeerError, Unsupported, UsageError
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 __all__ = ["Etcd", "Held"]
 
 MOST = 1 << 16  # bytes of an answer: a key, a value and a header
 PORT = 2379
+
+SCHEMES = ("http", "https")
+OK = 200
 
 T = TypeVar("T")
 
@@ -79,13 +84,16 @@ class Etcd:
     timeout    seconds that one member may take
 
     Every call blocks, for so long and member at most, and raises PeerError where none answers; what
-    was asked may have been done then.
+    was asked may have been done then. The constructor raises UsageError for what is no endpoint,
+    and Unsupported for https where OpenSSL does not load.
     """
 
     def __init__(self, endpoints: Sequence[str], timeout: float) -> None:
         if not endpoints:
             raise UsageError("an etcd cluster has one endpoint at least", cause="bad_address")
         self._members = [_member(endpoint) for endpoint in endpoints]
+        for scheme, address in self._members:  # unfit ones are known before anything is asked
+            _connection(scheme, address, timeout)
         self._timeout = timeout
 
     def grant(self, ttl: int) -> tuple[int, int]:
@@ -121,31 +129,43 @@ class Etcd:
 
     def _ask(self, path: str, question: dict[str, Any], kind: type[T]) -> T:
         body = msgspec.json.encode(question)
+        from http.client import HTTPException
+
         said = []
         for _ in self._members:
             scheme, address = self._members[0]
             try:
                 return self._ask_one(scheme, address, path, body, kind)
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except (OSError, HTTPException, ValueError) as error:
                 said.append(f"{address}: {error or type(error).__name__}")
                 self._members.append(self._members.pop(0))  # another one from now on
         raise PeerError(f"no etcd answers ({'; '.join(said)})", cause="etcd_unreachable")
 
     def _ask_one(self, scheme: str, address: str, path: str, body: bytes, kind: type[T]) -> T:
         """Raises ValueError, of which msgspec's errors are, for an answer that is none."""
-        connection = _SCHEMES[scheme](address, timeout=self._timeout)
+        connection = _connection(scheme, address, self._timeout)
         try:
             connection.request("POST", path, body, {"Content-Type": "application/json"})
             response = connection.getresponse()
             answer = response.read(MOST)
         finally:
             connection.close()
-        if response.status != http.client.OK:
+        if response.status != OK:
             raise ValueError(f"status {response.status}: {answer[:200].decode(errors='replace')}")
         return msgspec.json.decode(answer, type=kind, strict=False)
 
 
-_SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+def _connection(scheme: str, address: str, timeout: float) -> HTTPConnection:
+    """Not made yet. What it takes, OpenSSL among it, is loaded by those alone who ask etcd."""
+    from http import client
+
+    if scheme == "http":
+        return client.HTTPConnection(address, timeout=timeout)
+    try:
+        return client.HTTPSConnection(address, timeout=timeout)
+    except AttributeError:  # an interpreter that cannot load it leaves the class out
+        text = f"https://{address}: this Python has no ssl"
+        raise Unsupported(text, cause="no_ssl") from None
 
 
 def _member(endpoint: str) -> tuple[str, str]:
@@ -155,7 +175,7 @@ def _member(endpoint: str) -> tuple[str, str]:
         port = PORT if parts.port is None else parts.port
     except ValueError:
         port = 0
-    if parts.scheme not in _SCHEMES or not parts.hostname or not port or parts.path.strip("/"):
+    if parts.scheme not in SCHEMES or not parts.hostname or not port or parts.path.strip("/"):
         raise UsageError(f"{endpoint!r} is not like http://host:2379", cause="bad_address")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return parts.scheme, f"{host}:{port}"

@@ -88,17 +88,20 @@ class Rows(NamedTuple):
 
 class Events:
     """The last of them. Pure, one thread at a time. Whoever reads less often than they are
-    overwritten is told so."""
+    overwritten is told so.
 
-    def __init__(self, most: int = MOST) -> None:
+    last  number of the one before the first
+    """
+
+    def __init__(self, most: int = MOST, last: int = 0) -> None:
         self._most = most
         self._digests = np.zeros((most, 2), np.uint64)
         self._kinds = np.zeros(most, np.uint8)
         self._nodes = np.zeros(most, np.uint16)
         self._numbers: dict[Row, int] = {}
-        self._first = 1  # number of the oldest that may be told
+        self._first = last + 1  # number of the oldest that may be told
         self.named: list[Row] = []
-        self.last = 0
+        self.last = last
 
     def note(self, node: Row, digests: Digests, kinds: NDArray[np.uint8]) -> None:
         """In this order. Digests of CLEARED mean nothing."""

@@ -8,21 +8,20 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ... import log
+from ... import _core, log
 from ...address import TcpAddress, parse
 from ...errors import Error
-from ..answers import Answer, Digests
 from ..clock import now
 from ..messages import column_of, digests_in
-from ..table import Words
 from . import messages as m
+from .acknowledged import Acknowledged
 from .copier import Copier
 from .directed import Directed
+from .draining import Draining, Moved
 from .hosted import ANYWHERE
 from .journal import Changes, Journal, wanted_of
 from .line import Line
@@ -30,27 +29,21 @@ from .line import Line
 if TYPE_CHECKING:
     from ..node import Node
 
-__all__ = ["Herald", "Moved", "begin"]
+__all__ = ["Herald", "begin"]
 
 logger = log.get("kvferry.directory")
 
-TELL = 0.1  # seconds from one report to the next
+# ns from one round of reports to the next, unless somebody waits for it: what comes meanwhile goes
+# together.
+GAP = 10_000_000
+RETRY = 0.1  # seconds, after nobody could be told
 TIMEOUT = 2.0
 PIECE = 1 << 15  # slots or keys of one report
-DRAIN = 512  # keys that are asked about at once
-SHOWN = 8  # of those that were not copied; all of them stand in Moved
-
-
-class Moved(NamedTuple):
-    """What a drain did: how many objects others have now, and the digests of all that nobody else
-    has."""
-
-    elsewhere: int
-    left: Digests
 
 
 class Herald:
-    """Enrolls a node, says that it lives, and reports what came and went, in a thread of its own.
+    """Enrolls a node, says that it lives, and reports what came and went as soon as there is some,
+    in a thread of its own.
 
     Whenever the directory is another, or has missed something, all is told anew, from the index,
     a piece at a time. The node's lock is held for a piece; nobody else's is ever waited for.
@@ -65,14 +58,18 @@ class Herald:
         self.copier = copier
         self._domain = wanted.domain or node.engine.facts.boot or socket.gethostname()
         self._began = time.time_ns()
-        self._journal = Journal()
+        self._journal = Journal(node.clerk.tell)
         self._term = 0  # where the node is enrolled; 0: nowhere
         self._beat = 0  # ns within which to be heard of
         self._due = 0  # when the next beat is
         self._seq = 0
         self._slot: int | None = None  # up to which the index has been told; None: all of it
         self._unheard: deque[m.Report] = deque()
-        self._others = False  # there are other nodes, as far as was told in a drain
+        self._written = 0  # news that is acknowledged with all that is unheard
+        self._known = Acknowledged()
+        self._hurried = threading.Event()  # somebody waits for the next round
+        self._alone = 0  # until when nobody is there who could ask for what is here
+        self._unseen = 0  # until when somebody may believe that this node is not there
         self._over = threading.Event()
         self._asking = threading.Lock()  # the herald's own: to speak in order
         with node.clerk:
@@ -82,35 +79,41 @@ class Herald:
 
     @property
     def enrolled(self) -> bool:
-        """Does the directory know the node, and all that it has?"""
-        return bool(self._term) and self._slot is None and not self._unheard
+        """Does the directory know the node, and all that it has, and everybody that it is there?"""
+        return self._known.covers(0) and not self._unheard and now() >= self._unseen
+
+    @property
+    def waiting(self) -> int:
+        """Threads that wait in `settle`."""
+        return self._known.waiting
+
+    def settle(self, until: int, alone: bool) -> bool:
+        """Has the directory acknowledged all that came and went up to now? Waits for it until then,
+        ns. alone: also while nobody is there who could ask. Thread-safe."""
+        if not alone and now() < self._alone:
+            return True
+        with self.node.clerk:
+            self.node.catalog.take_in()
+            count = self._journal.noted
+        if self._known.covers(count):
+            return True
+        self._hurried.set()
+        return self._known.wait(count, max(until - now(), 0) / 1e9)
 
     def drain(self, until: int, hurried: Callable[[], bool]) -> Moved:
         """Take leave, and copy what nobody else has, until then, ns, or until hurried. Blocks."""
         with self._asking, suppress(Error):
             self._ask(m.Leave(self._term, ended=False), m.Heard)
-        count, left = 0, [np.zeros((0, 2), np.uint64)]
-        for digests, sizes in self._all():
-            alone = np.ones(len(digests), np.bool_)
-            if now() < until and not hurried():
-                try:
-                    alone = self._copy_if_alone(digests, sizes)
-                except Error as error:
-                    logger.warning("what is here was not copied: %s", error)
-            count += int((~alone).sum())
-            left.append(digests[alone])
-        moved = Moved(count, np.concatenate(left))
-        some = ", ".join(f"{low:016x}{high:016x}" for low, high in moved.left[:SHOWN].tolist())
-        if some and self._others:
-            logger.warning("nobody else has %d objects: %s ...", len(moved.left), some)
-        logger.info("others have %d of %d objects", count, count + len(moved.left))
-        return moved
+        return Draining(self.node, self.line, self.copier).run(until, hurried)
 
     def close(self) -> None:
         """Say that the node has ended, if there is somebody to hear it. Idempotent."""
         if self._over.is_set():
             return
         self._over.set()
+        self._hurried.set()
+        self.node.clerk.tell()
+        self._known.close()
         self._thread.join()
         self.copier.close()
         with self._asking, suppress(Error):
@@ -120,14 +123,25 @@ class Herald:
     # ---- rounds ----
 
     def _run(self) -> None:
-        while not self._over.wait(TELL):
+        while not self._over.is_set():
+            began = now()
             try:
                 with self._asking:
                     self._round()
+                self._wait(began + GAP)
             except Error as error:
                 logger.debug("the directory was not told: %s", error)
+                self._over.wait(RETRY)
             except Exception:  # the next round comes
                 logger.exception("a round of the herald failed")
+                self._over.wait(RETRY)
+
+    def _wait(self, rest: int) -> None:
+        """Until then, unless somebody is in a hurry, and until there is news or a beat is due."""
+        self._hurried.wait(max(rest - now(), 0) / 1e9)
+        self._hurried.clear()
+        if self._term and not self._over.is_set():
+            self.node.clerk.news(_core.now() + max(self._due - now(), 0))
 
     def _round(self) -> None:
         if not self._term:
@@ -139,7 +153,6 @@ class Herald:
             self._say_alive()
 
     def _enroll(self) -> None:
-        self._unheard.clear()
         with self.node.clerk:
             self._journal.take()
             free = self.node.catalog.usage().free
@@ -157,6 +170,7 @@ class Herald:
         reply = self.line.ask(hello, m.Enrolled)
         if isinstance(reply, m.Enrolled):
             self._term, self._beat, self._due = reply.term, reply.beat, now() + reply.beat // 2
+            self._unseen = now() + reply.after
             self.copier.forget()
             logger.info("known to the directory %s as %d", self.line.where(), reply.number)
 
@@ -166,23 +180,27 @@ class Herald:
             self._write_down()
         if not self._unheard:
             return False
-        heard = self._ask(self._unheard[0], m.Heard)
+        heard = self._hear(self._unheard[0])
         if heard is not None and heard.void:
             void = digests_in(heard.void)
             self.node.take_out(void)
             logger.info("%d objects were removed while this node was away", len(void))
         if self._unheard:  # else all is to be told anew
             self._unheard.popleft()
+            if not self._unheard and self._slot is None:
+                self._known.reach(self._written)
         return bool(self._unheard) or self._slot is not None
 
     def _write_down(self) -> None:
         """Reports of what happened, and of a piece of the index as it is after that."""
         with self.node.clerk:
+            self.node.catalog.take_in()
+            self._written = self._journal.noted
             news = self._journal.take()
             piece = [] if self._slot is None or news is None else [self._piece(self._slot)]
         if news is None:
             logger.info("more has changed than can be told: all is told anew")
-            self._term = 0
+            self._forget()
             return
         changes = Changes.of([news, *piece])
         whole = bool(piece) and self._slot is None
@@ -204,47 +222,30 @@ class Herald:
     def _say_alive(self) -> None:
         with self.node.clerk:
             free = self.node.catalog.usage().free
-        heard = self._ask(m.Beat(self._term, free, self.copier.room), m.Heard)
+        heard = self._hear(m.Beat(self._term, free, self.copier.room))
         self._due = now() + self._beat // 2
         if heard is not None:
             self.copier.order(heard.orders)
+
+    def _hear(self, request: m.Request) -> m.Heard | None:
+        asked = now()
+        heard = self._ask(request, m.Heard)
+        self._alone = asked + m.ALONE if heard is not None and heard.alone else 0
+        return heard
 
     def _ask(self, request: m.Request, kind: type[m.R]) -> m.R | None:
         """None: the directory wants all anew."""
         reply = self.line.ask(request, kind)
         if isinstance(reply, kind):
             return reply
-        self._term = 0
-        self._unheard.clear()
+        self._forget()
         return None
 
-    # ---- draining ----
-
-    def _all(self) -> list[tuple[Digests, Words]]:
-        """Digests and lengths of all that is here."""
-        with self.node.clerk:
-            entries = self.node.index.scan(0, self.node.index.capacity)
-        digests, lengths = np.array(entries["digest"]), np.array(entries["length"])
-        pieces = range(0, len(digests), DRAIN)
-        return [(digests[at : at + DRAIN], lengths[at : at + DRAIN]) for at in pieces]
-
-    def _copy_if_alone(self, digests: Digests, sizes: Words) -> NDArray[np.bool_]:
-        """Of which nobody else has a copy afterwards."""
-        columns = column_of(digests), column_of(sizes)
-        epoch = self.node.engine.epoch
-        placed = self.line.ask(m.Choose(epoch, 1, *columns), m.Placed)
-        alone = np.ones(len(digests), np.bool_)
-        if not isinstance(placed, m.Placed):
-            return alone
-        targets = m.places_in(placed, len(digests))[:, 0]
-        self._others = placed.members > 1
-        alone[m.held_in(placed, len(digests)) != 0] = False
-        for number in np.unique(targets[targets != 0]).tolist():
-            some = np.flatnonzero(targets == number)
-            address = placed.nodes[number].address
-            copied = self.copier.copy(address, digests[some], paced=False) <= Answer.PRESENT
-            alone[some[copied]] = False
-        return alone
+    def _forget(self) -> None:
+        """The directory knows nothing of the node."""
+        self._term = 0
+        self._unheard.clear()
+        self._known.void()
 
 
 def begin(node: Node, copier: Copier) -> Herald | None:

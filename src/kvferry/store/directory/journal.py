@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -35,10 +36,16 @@ class Changes(NamedTuple):
 
 
 class Journal:
-    """A witness of a catalog. Thread-safe; nobody waits for more than a list to be handed over."""
+    """A witness of a catalog. Thread-safe; nobody waits for more than a list to be handed over.
 
-    def __init__(self, most: int = MOST) -> None:
+    tell   called with the catalog's lock when there is something
+    noted  rows so far, of all that was ever noted
+    """
+
+    def __init__(self, tell: Callable[[], None], most: int = MOST) -> None:
+        self._tell = tell
         self._most = most
+        self.noted = 0
         self._lock = threading.Lock()
         self._parts: list[Changes] = []
         self._count = 0
@@ -62,8 +69,10 @@ class Journal:
         with self._lock:
             self._parts.append(changes)
             self._count += len(changes.digests)
+            self.noted += len(changes.digests)
             if self._count > self._most:
                 self._parts, self._count, self._lost = [], 0, True
+        self._tell()
 
 
 def wanted_of(entries: Entries) -> NDArray[np.uint8]:

@@ -34,6 +34,7 @@ from ..answers import Digests
 from ..messages import Column, Span, digests_in
 
 __all__ = [
+    "ALONE",
     "CHOICES",
     "MOST",
     "REMOVED",
@@ -86,6 +87,7 @@ SERVICE = "directory"
 VERSION = 2
 
 MOST = 1 << 16  # keys of one message
+ALONE = 1_000_000_000  # ns for which one believes it who was told that there is no other node
 REMOVED = 255  # in the column `wanted` of a report
 CHOICES = 4096  # keys of one Choose
 NAMES = 1024  # keys of one Name
@@ -128,12 +130,14 @@ class Enrolled(msgspec.Struct, frozen=True, tag="enrolled"):
     """number  of the node, until it enrolls again or is dead
     beat    within which it should be heard of
     keys    that the directory will remember of it
+    after   until nobody believes any more that it is not there
     """
 
     term: int
     number: int
     beat: Span
     keys: int
+    after: Span = 0
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
@@ -177,14 +181,19 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Heard(msgspec.Struct, frozen=True, tag="heard"):
-    """void: of a report, digests that were removed while the node was away: it has to drop them."""
+    """void: of a report, digests that were removed while the node was away: it has to drop them.
+    alone: since the node asked, and for ALONE, nobody is there who could ask for what it has."""
 
     orders: tuple[Order, ...] = ()
     void: Column = b""
+    alone: bool = False
 
 
 class Lookup(msgspec.Struct, frozen=True, tag="lookup"):
+    """own: epoch of the node that the user asked first; 0: none."""
+
     digests: Column
+    own: int = 0
 
 
 class Choose(msgspec.Struct, frozen=True, tag="choose"):
@@ -203,7 +212,7 @@ class Placed(msgspec.Struct, frozen=True, tag="placed"):
     """places of each key: where it is or, of Choose, where else it should go
     held   u8, of Choose: how many others have it by now
     nodes  by number, all that are named
-    members  how many nodes there are
+    members  how many nodes there are, with the one that the user asked first
     """
 
     places: Column

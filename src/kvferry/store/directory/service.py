@@ -170,12 +170,12 @@ def _enroll(it: Directory, epoch: int, request: m.Enroll, now: int) -> m.Reply:
 
 def _beat(it: Directory, epoch: int, request: m.Beat, now: int) -> m.Reply:
     orders = it.beat(epoch, request.term, request.free, request.room, now)
-    return m.Again() if orders is None else m.Heard(orders)
+    return m.Again() if orders is None else m.Heard(orders, alone=it.alone(now))
 
 
 def _report(it: Directory, epoch: int, request: m.Report, now: int) -> m.Reply:
     void = it.report(epoch, request, now)
-    return m.Again() if void is None else m.Heard(void=column_of(void))
+    return m.Again() if void is None else m.Heard(void=column_of(void), alone=it.alone(now))
 
 
 def _leave(it: Directory, epoch: int, request: m.Leave, now: int) -> m.Reply:
@@ -183,7 +183,9 @@ def _leave(it: Directory, epoch: int, request: m.Leave, now: int) -> m.Reply:
 
 
 def _lookup(it: Directory, epoch: int, request: m.Lookup, now: int) -> m.Reply:
-    return it.lookup(m.few_digests_in(request.digests))
+    digests = m.few_digests_in(request.digests)
+    it.asked(epoch, request.own, now)
+    return it.lookup(digests, request.own)
 
 
 def _choose(it: Directory, epoch: int, request: m.Choose, now: int) -> m.Reply:

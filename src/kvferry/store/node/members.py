@@ -29,7 +29,7 @@ class Member:
     epoch   of its engine; the node's own for the process that the node is embedded in
     rights  with which it comes
     link    over which it reaches the pool
-    pid     of its process, None on another host
+    pid     of its process; 0 where this process does not see it, None on another host
     pidfd   becomes readable when that process has exited
     region  its lines and, if it writes, its desk; None where it maps nothing
     joins   how often it joined and did not leave
@@ -51,13 +51,28 @@ class Member:
     @property
     def exited(self) -> bool:
         """Has its process ended? Said of those on this host alone."""
-        if not self.pid:
-            return False
-        if self.pidfd is None:  # it had, when it was to be looked at
-            return True
+        if self.pidfd is None:
+            return bool(self.pid)  # it had, when it was to be looked at
         poll = select.poll()
         poll.register(self.pidfd, select.POLLIN)
         return bool(poll.poll(0))
+
+    @property
+    def followed(self) -> bool:
+        """Will it be known when its process ends?"""
+        return bool(self.pid) or self.pidfd is not None
+
+    def follow(self, pid: int | None, pidfd: int | None) -> None:
+        """Learn of its process, by a descriptor, which is duplicated, or else by its number; of one
+        that is gone by now the end is seen at once. Nothing changes where it is known."""
+        if self.followed:
+            return
+        if pidfd is not None:
+            self.pidfd = os.dup(pidfd)
+        elif pid:
+            with suppress(ProcessLookupError):
+                self.pidfd = os.pidfd_open(pid)
+        self.pid = pid
 
     def close(self) -> None:
         if self.pidfd is not None:
@@ -79,13 +94,16 @@ class Members:
         return len(self._by_number)
 
     def admit(
-        self, epoch: int, name: str, pid: int | None, rights: Access = Access.WRITE
+        self,
+        epoch: int,
+        name: str,
+        pid: int | None,
+        rights: Access = Access.WRITE,
+        pidfd: int | None = None,
     ) -> Member:
-        """A new user. Of a process that is gone by now the end is seen at once."""
-        member = Member(next(self._numbers), epoch, name, pid, rights=rights)
-        if pid:
-            with suppress(ProcessLookupError):
-                member.pidfd = os.pidfd_open(pid)
+        """A new user, whose process is followed."""
+        member = Member(next(self._numbers), epoch, name, rights=rights)
+        member.follow(pid, pidfd)
         self._by_number[member.number] = member
         return member
 

@@ -44,6 +44,7 @@ from .tally import Tally
 
 if TYPE_CHECKING:
     from ..directory.copier import Copier
+    from ..directory.herald import Herald
 
 __all__ = ["Node"]
 
@@ -114,6 +115,7 @@ class Node:
         self.limits = limits
         self.tally = Tally()
         self.copier: Copier | None = None  # while its service lasts
+        self.herald: Herald | None = None  # the same, where it knows of a directory
         self.members = Members()
         shared = bool(engine.addresses or peers or directory.addresses or ssd)
         self.secret = engine.derive(b"kvferry store", tenant) if shared else secrets.token_bytes(16)
@@ -170,15 +172,18 @@ class Node:
         pid: int | None,
         mapped: bool,
         rights: Access = Access.WRITE,
+        pidfd: int | None = None,
     ) -> Member:
-        """The user that this engine is, new or known; with lines of its own if it maps memory.
-        Raises Full when there are as many users as there may be."""
+        """The user that this engine is, new or known; with lines of its own if it maps memory. The
+        descriptor of its process stays the caller's. Raises Full when there are as many users as
+        there may be."""
         with self.clerk:
             member = self.members.of(epoch, rights)
             if member is None:
                 if len(self.members) >= MOST_USERS:
                     raise Full(f"there are {MOST_USERS} users", cause="users")
-                member = self.members.admit(epoch, name, pid, rights)
+                member = self.members.admit(epoch, name, pid, rights, pidfd)
+            member.follow(pid, pidfd)  # it may have come from another network before
             member.joins += 1
         if mapped and member.region is None:
             self._furnish(member)

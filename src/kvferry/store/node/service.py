@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -14,7 +15,8 @@ from ...path import LinkKind
 from .. import messages as m
 from ..clock import now
 from ..directory.copier import Copier
-from ..directory.herald import Herald, Moved
+from ..directory.draining import Moved
+from ..directory.herald import Herald
 from ..directory.herald import begin as herald_of
 from ..records import Commits
 from .figures import looked
@@ -25,6 +27,12 @@ from .verbs import answer, joined
 __all__ = ["Service"]
 
 logger = log.get("kvferry.store")
+
+UNSEEN = (
+    "the node would not notice the end of this process, so it may not map the node's memory: it is "
+    "in a pid namespace that the node does not see, and the node's kernel has no SO_PEERPIDFD "
+    "(Linux 6.5)"
+)
 
 TICK = 0.1  # seconds from one round of upkeep to the next
 FLUSH = 10.0  # seconds that memory has to be written to a disk, where no grace says how long
@@ -63,7 +71,7 @@ class Service:
         self._start(self._tend, "kvferry-upkeep")
         if node.tier is not None:
             node.tier.start()
-        self._herald = herald_of(node, self._copier)
+        self._herald = node.herald = herald_of(node, self._copier)
 
     def _start(self, work: Callable[[], None], name: str) -> None:
         thread = threading.Thread(target=work, name=name, daemon=True)
@@ -91,7 +99,7 @@ class Service:
         if self._herald is not None:
             self._herald.close()
         self._copier.close()
-        self.node.copier = None  # which knows the node
+        self.node.copier = self.node.herald = None  # which know the node
         self._over.set()
         self.node.clerk.wake()
         for thread in self._threads:
@@ -132,13 +140,20 @@ class Service:
             raise UsageError(
                 f"the user speaks version {request.version}, the node {m.VERSION}", cause="version"
             )
-        if request.mapped and not caller.pid:
-            raise UsageError("a user that maps memory is of this host", cause="no_pid")
-        member = self.node.join(
-            caller.epoch, caller.name, caller.pid, request.mapped, caller.rights
-        )
+        member = self._admit(caller, request.mapped)
         member.link = caller.link or LinkKind.TCP
         return joined(self.node, member)
+
+    def _admit(self, caller: Caller, mapped: bool) -> Member:
+        pidfd = caller.pidfd()
+        try:
+            if mapped and pidfd is None and not caller.pid:
+                raise UsageError(UNSEEN, cause="no_pid")
+            who = caller.epoch, caller.name, caller.pid
+            return self.node.join(*who, mapped, caller.rights, pidfd)
+        finally:
+            if pidfd is not None:
+                os.close(pidfd)
 
     # ---- desks ----
 
@@ -173,7 +188,7 @@ class Service:
         for member in members:
             who = member.epoch, member.rights
             connected = who in callers or member.epoch == self.node.engine.epoch
-            if member.exited or not (connected or member.pid):
+            if member.exited or not (connected or member.followed):
                 self.node.remove(member)
             elif not connected and not member.silent:
                 self.node.silence(member)

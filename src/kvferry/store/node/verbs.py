@@ -23,6 +23,9 @@ __all__ = ["answer"]
 
 logger = log.get("kvferry.store")
 
+SETTLERS = 16  # threads that wait for users at once; so that others are served
+SETTLING = 100_000_000  # ns that each waits at a time
+
 # As plain numbers, which arrays take faster.
 FOUND, ABSENT, BUSY = int(Answer.FOUND), int(Answer.ABSENT), int(Answer.BUSY)
 
@@ -57,8 +60,7 @@ def joined(node: Node, member: Member) -> m.Joined:
 def _leave(node: Node, member: Member, request: m.Leave) -> m.Told:
     """An earlier life of the same process may be taken leave of, too."""
     leaver = node.members.numbered(request.user)
-    same = leaver is not None and (leaver is member or (leaver.pid and leaver.pid == member.pid))
-    if leaver is None or not same:
+    if leaver is None or (leaver.epoch, leaver.pid) != (member.epoch, member.pid):
         return _one(Answer.UNKNOWN)
     node.leave(leaver)
     return _one(Answer.REMOVED)
@@ -224,6 +226,15 @@ def _look(node: Node, member: Member, request: m.Look) -> m.Looked:
     return looked(node)
 
 
+def _settle(node: Node, member: Member, request: m.Settle) -> m.Told:
+    """Who asked for longer asks again."""
+    herald = node.herald
+    if herald is None:
+        return _one(Answer.FOUND)
+    span = 0 if herald.waiting >= SETTLERS else min(request.span, SETTLING)
+    return _one(Answer.FOUND if herald.settle(now() + span, request.alone) else Answer.LATE)
+
+
 def _drain(node: Node, member: Member, request: m.Drain) -> m.Told:
     return _one(Answer.LEASED if node.drain() else Answer.REMOVED)
 
@@ -244,6 +255,7 @@ _VERBS: dict[type, Callable[[Node, Member, Any], m.Reply]] = {
     m.Group: _group,
     m.Why: _why,
     m.Look: _look,
+    m.Settle: _settle,
     m.Drain: _drain,
 }
 

@@ -30,6 +30,7 @@ GOOD, ABSENT = int(Answer.PRESENT), int(Answer.ABSENT)
 def copies_at(own: NodeAt, others: Elsewhere, keys: Sequence[Key], to: str) -> Answers:
     """What the node at `to` says of each, after those that have it were asked to copy it there:
     first the own one, then where the directory says. ABSENT: none of them has it."""
+    digests_of(keys, bytes(16))  # raises for what is no key
     address = str(parse(to))
     answers = np.full(len(keys), ABSENT, np.uint8)
     for node, rows in _holders(own, others, keys):

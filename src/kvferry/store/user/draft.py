@@ -65,7 +65,7 @@ class Draft:
         self._check = check
         self._told = told
         self._quiet = threading.Condition()
-        self._writing = 0
+        self._writing = np.zeros(len(values.lengths), np.int64)  # how many write to each value
         self._written = _core.Cover(len(values.lengths))
         self._codes = np.full(len(values.lengths), Answer.PRESENT, np.uint8)
         zeros = np.zeros(len(values.lengths), np.uint64)
@@ -183,16 +183,16 @@ class Draft:
 
     @contextmanager
     def _while_open(self, which: Ints) -> Iterator[None]:
-        """Who gives up or commits a value waits until nobody writes any more."""
+        """Who gives up or commits one of these waits until nobody writes to it any more."""
         self._usable()
         with self._quiet:
             self._check_open(which)
-            self._writing += 1
+            np.add.at(self._writing, which, 1)
         try:
             yield
         finally:
             with self._quiet:
-                self._writing -= 1
+                np.subtract.at(self._writing, which, 1)
                 self._quiet.notify_all()
 
     def _ended(self, which: Ints, check: Callable[[Ints], None] = lambda _: None) -> Ints:
@@ -203,7 +203,7 @@ class Draft:
             had: Ints = which[self._codes[which] == RESERVED]
             check(had)
             self._codes[had] = ABORTED
-            self._quiet.wait_for(lambda: not self._writing)
+            self._quiet.wait_for(lambda: not self._writing[had].any())
         return had
 
     def _check_open(self, which: Ints) -> None:

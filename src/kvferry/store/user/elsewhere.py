@@ -21,6 +21,7 @@ from ..directory.line import GONE, Line
 from .found import Key
 from .node_at import NodeAt
 from .sent import Sent
+from .settling import Touched
 from .values import Values
 
 __all__ = ["ELSEWHERE", "Elsewhere"]
@@ -32,7 +33,7 @@ Rows = NDArray[np.intp]
 TIMEOUT = 1.0  # seconds that a directory may take
 REST = 4  # times as long as a node let us wait for nothing, it is not asked again
 LONGEST_REST = 10.0  # seconds
-ALONE = 1.0  # seconds for which a directory is not asked again that knows of no other node
+ALONE = d.ALONE / 1e9  # seconds for which a directory is not asked that knows of no other node
 # What others may still have.
 ELSEWHERE = (Answer.ABSENT, Answer.NODE_GONE, Answer.CORRUPT, Answer.DRAINING)
 MAY_BE = np.isin(np.arange(256), ELSEWHERE)
@@ -69,6 +70,7 @@ class Elsewhere:
         self._aside: Line | None = None
         self._alone = 0.0  # until when nobody else is known to be there
         self.sent = Sent()
+        self.touched = Touched()
 
     def __bool__(self) -> bool:
         """Is there anybody to be asked?"""
@@ -191,6 +193,8 @@ class Elsewhere:
             logger.info("%s took nothing: %s", node.address, error)
             self.rest(node, time.monotonic() - began)
             return gone
+        finally:
+            self.touched.note(node)
 
     def line(self) -> tuple[Line, bytes] | None:
         """Another way to the directory, for who asks again and again while it is not there, which
@@ -237,6 +241,7 @@ class Elsewhere:
             self._lives[where.address] = where.epoch, place
             self._resting.pop(where.address, None)
         if past is not None:
+            self.touched.drop(past)
             past.leave()
         return place
 
@@ -267,9 +272,10 @@ class Elsewhere:
             return None
         if time.monotonic() < self._alone:
             return iter(())
+        asked = time.monotonic()
         try:
             parts = [
-                (rows, line.ask(d.Lookup(m.column_of(digests[some])), d.Placed))
+                (rows, line.ask(d.Lookup(m.column_of(digests[some]), told.epoch), d.Placed))
                 for some, rows in _pieces(left, d.MOST)
             ]
         except ClosedError:
@@ -279,7 +285,7 @@ class Elsewhere:
             return None
         found = [(rows, placed) for rows, placed in parts if isinstance(placed, d.Placed)]
         if all(placed.members <= 1 for _, placed in found):
-            self._alone = time.monotonic() + ALONE
+            self._alone = asked + ALONE
         return self._places_of(found, told.epoch)
 
     def _places_of(

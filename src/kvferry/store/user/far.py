@@ -28,6 +28,7 @@ from .namespace import PLAIN, Namespace
 from .pieces import Pieces
 from .stock import Extents
 from .targets import Target
+from .underway import Underway
 from .values import Values
 
 __all__ = ["Far"]
@@ -50,13 +51,18 @@ Coming = tuple[Ints, Batch | None]
 
 
 class Far(Home):
-    """A user's place at a node elsewhere. Puts go the same way: reserve, write, commit."""
+    """A user's place at a node elsewhere. Puts go the same way: reserve, write, commit.
 
-    def __init__(self, channel: Channel, namespace: Namespace = PLAIN) -> None:
+    unmapped  why so, although the path would have permitted to map its memory; "": it did not
+    """
+
+    def __init__(self, channel: Channel, namespace: Namespace = PLAIN, unmapped: str = "") -> None:
         self._channel = channel
-        self.name = channel.peer
+        self.unmapped = unmapped
+        self.name, self.path = channel.peer, channel.path
         self._lock = threading.Lock()
         self._done: list[int] = []  # tickets to give back with the next question
+        self._reading = Underway()
         self.joined = namespace.joined(self.ask(m.Join(m.VERSION, mapped=False), m.Joined))
         self._pool = channel.regions["store.pool"]
         self._disk = DISK in channel.regions
@@ -166,6 +172,12 @@ class Far(Home):
         self, digests: Digests, ends: Callable[[Spots, bytes], Coming], watch: Watch, lease: int
     ) -> Found:
         """What is small has come along; the rest is read, and is CHANGING if that took too long."""
+        with self._reading:
+            return self._fetch_now(digests, ends, watch, lease)
+
+    def _fetch_now(
+        self, digests: Digests, ends: Callable[[Spots, bytes], Coming], watch: Watch, lease: int
+    ) -> Found:
         asked = now()
         located = self.ask(m.Locate(m.column_of(digests), lease, self._tickets()), m.Located)
         try:
@@ -205,4 +217,6 @@ class Far(Home):
                 self._done.append(ticket)
 
     def leave(self) -> None:
-        self.ask(m.Leave(self.joined.user), m.Told)
+        """The leases of what is read still end by themselves."""
+        if self._reading.end():
+            self.ask(m.Leave(self.joined.user), m.Told)

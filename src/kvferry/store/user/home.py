@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 from ..._core import Block, IndexReader
-from ...errors import RightsError
+from ...errors import RightsError, Timeout
 from .. import messages as m
-from ..answers import Answers
+from ..answers import Answer, Answers
 from ..table import Ints, Words
 from .found import Found, Key, Room, Watch, fitting
 from .pieces import Pieces
@@ -18,6 +19,10 @@ from .targets import Target
 from .values import Values
 
 __all__ = ["Home"]
+
+SETTLED = bytes([Answer.FOUND])
+ANSWER = 1.0  # seconds beside
+AGAIN = 0.005  # seconds, after which a node is asked again for which it took too long
 
 
 class Home(ABC):
@@ -47,6 +52,21 @@ class Home(ABC):
     def enrolled(self) -> bool:
         """See Store.enrolled."""
         return True
+
+    def settle(self, timeout: float, alone: bool) -> bool:
+        """See Store.settle. Raises as `ask` does; False: the node does not answer."""
+        deadline = time.monotonic() + timeout
+        while True:
+            left = max(deadline - time.monotonic(), 0)
+            try:
+                told = self.ask(m.Settle(int(left * 1e9), alone), m.Told, left + ANSWER)
+            except Timeout:
+                return False
+            if told.answers == SETTLED:
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(AGAIN)
 
     @property
     @abstractmethod

@@ -51,7 +51,7 @@ class Naming:
 
     def note(self, keys: Sequence[Key]) -> None:
         """These were put. Cheap."""
-        self._waiting.extend(keys)
+        self._waiting.extend([key for key in keys if len(key) <= LONGEST])
         if self._thread is None:
             self._begin()
 
@@ -66,10 +66,12 @@ class Naming:
         return pages(found[0].ask, self._space)
 
     def tell(self) -> None:
-        """Tell all that waits. Blocks; raises what asking raises: it is told later then."""
+        """Tell all that waits now, and not what comes meanwhile. Blocks; raises what asking raises:
+        it is told later then."""
         with self._telling:
-            while self.wanted and (self._waiting or self._again or time.monotonic() >= self._due):
-                self._tell_some()
+            left = len(self._waiting)
+            while self.wanted and (left > 0 or self._again or time.monotonic() >= self._due):
+                left -= self._tell_some(left > 0 or not self._again)
 
     def close(self) -> None:
         """What waits is told, if the directory answers at once. Idempotent."""
@@ -105,9 +107,8 @@ class Naming:
             except Exception:  # the next round comes
                 logger.exception("a round of telling names failed")
 
-    def _tell_some(self) -> None:
-        """What was put, and when there is none of it what another directory knew."""
-        fresh = bool(self._waiting) or not self._again
+    def _tell_some(self, fresh: bool) -> int:
+        """Of what was put just now, or of what another directory knew: how many."""
         queue = self._waiting if fresh else self._again
         taken = [queue.popleft() for _ in range(min(len(queue), d.NAMES))]
         keys = [key for key in taken if len(_octets(key)) <= LONGEST]
@@ -119,12 +120,13 @@ class Naming:
         self._due = time.monotonic() + IDLE
         if told is None or not told.wanted:
             self._stop()
-            return
+            return 0
         if told.term != self._term:
             self._term = told.term
             self._again.extend(self._told)
             self._told.clear()
         self._told.extend(keys)
+        return len(taken)
 
     def _ask(self, keys: list[Key], fresh: bool) -> d.Named | None:
         """None: there is no directory, or none that knows of names."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from ...errors import ClosedError, ForkedError, PeerError, Timeout
 from ...memory import Region
 from .. import messages as m
 from ..answers import Answer, Answers
-from ..clock import moments
+from ..clock import moments, now
 from ..records import Commits
 from ..table import Ints, Words
 from .beside import DISK, read_beside
@@ -38,6 +39,7 @@ __all__ = ["Embedded", "Mapped", "Near"]
 POOL, INDEX, BELL = "store.pool", "store.index", "store.bell"
 LEASES = "store.leases"
 BESIDE = _core.BESIDE
+LEAVING, POLL = 100_000_000, 0.001  # ns that who leaves waits for who reads; seconds
 
 # Reads these rows: what an index reader says, and lengths.
 Reads = Callable[[Ints], tuple[NDArray[np.uint8], Words]]
@@ -194,6 +196,10 @@ class Embedded(Near):
     def enrolled(self) -> bool:
         return self._service.enrolled
 
+    def settle(self, timeout: float, alone: bool) -> bool:
+        herald = self._node.herald
+        return herald is None or herald.settle(now() + int(timeout * 1e9), alone)
+
     def ask(self, request: m.Request, kind: type[m.R], timeout: float | None = None) -> m.R:
         if os.getpid() != self._pid:
             raise ForkedError("the node is in the parent process", cause="forked")
@@ -214,9 +220,11 @@ class Embedded(Near):
 class Mapped(Near):
     """A node in another process of this host, whose regions are mapped here."""
 
+    unmapped = ""
+
     def __init__(self, channel: Channel, namespace: Namespace = PLAIN) -> None:
         self._channel = channel
-        self.name = channel.peer
+        self.name, self.path = channel.peer, channel.path
         self.joined = namespace.joined(self.ask(m.Join(m.VERSION, mapped=True), m.Joined))
         own = f"store.user.{self.joined.user}"
         pool, index, bell, mine = (_Held(channel, name) for name in (POOL, INDEX, BELL, own))
@@ -228,8 +236,8 @@ class Mapped(Near):
         if self.writes:
             desk = mine.address + self.joined.lines
             self._desk = _core.Desk(desk, mine.length - self.joined.lines, bell.address)
-        lines = _core.Lines(mine.address, self.joined.lines)
-        self.reader = _reader(self.joined, index, pool, lines, beside)
+        self._lines = _core.Lines(mine.address, self.joined.lines)
+        self.reader = _reader(self.joined, index, pool, self._lines, beside)
         self._leasing = None if leases is None else _leasing(self.joined, self.reader, leases)
 
     @property
@@ -257,6 +265,13 @@ class Mapped(Near):
         return self.gone
 
     def leave(self) -> None:
+        """What is read or viewed still keeps its bytes: the node is not told then, and waits for
+        the end of this process."""
+        until = now() + LEAVING
+        while self._lines.leave():
+            if now() > until:
+                return
+            time.sleep(POLL)
         self.ask(m.Leave(self.joined.user), m.Told)
 
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from ... import log
-from ...engine import Engine
-from ...errors import ClosedError, Error, PeerError, UsageError
+from ...engine import Channel, Engine
+from ...errors import ClosedError, Error, PathRefused, PeerError, UsageError
 from .. import messages as m
 from .far import Far
 from .home import Home
@@ -25,12 +25,17 @@ logger = log.get("kvferry.store")
 
 PATIENCE = (0.1, 0.2, 0.5, 1.0, 2.0)  # seconds between tries, the last again and again
 CONNECT = 3.0  # seconds that one try may take
+WIRE = "tcp/host"
+
+Joined = Mapped | Far
 
 
-def join(engine: Engine, address: str, path: str = "auto", namespace: Namespace = PLAIN) -> Home:
-    """Become a user of the node at `address`: with its memory mapped where `path` permits it.
+def join(engine: Engine, address: str, path: str = "auto", namespace: Namespace = PLAIN) -> Joined:
+    """Become a user of the node at `address`: with its memory mapped where `path` permits it, and
+    the node would notice this process's end.
 
-    Blocks. Raises what Engine.connect raises, and UsageError where no store answers.
+    Blocks. Raises what Engine.connect raises, PathRefused with both reasons where it would not and
+    there is no other way, and UsageError where no store answers.
     """
     channel = engine.connect(address, path=path, timeout=CONNECT)
     try:
@@ -45,11 +50,24 @@ def join(engine: Engine, address: str, path: str = "auto", namespace: Namespace 
         except PeerError as error:
             if error.cause != "no_pid":
                 raise
-        # The node cannot see when this process ends, and a closed channel stops no copy to memory
-        # that is mapped here: it has to be one over a wire.
+            unseen = str(error.args[0])
+        # A closed channel stops no copy to memory that is mapped here: it has to be a wire.
         channel.close()
-        channel = engine.connect(address, path="tcp/host", timeout=CONNECT)
+        return Far(_over_a_wire(engine, address, unseen), namespace, unseen)
     return Far(channel, namespace)
+
+
+def _over_a_wire(engine: Engine, address: str, unseen: str) -> Channel:
+    logger.info("not mapped: %s", unseen)
+    try:
+        return engine.connect(address, path=WIRE, timeout=CONNECT)
+    except PathRefused as refused:
+        raise PathRefused(
+            f"{unseen}; over a wire: {refused.args[0]}",
+            peer=address,
+            rejected=refused.rejected,
+            cause="no_pid",
+        ) from refused
 
 
 class NodeAt:
@@ -153,7 +171,8 @@ class NodeAt:
         )
 
     def leave(self) -> None:
-        """Give everything back, as far as the node is there to take it. Nobody joins any more."""
+        """Give everything back, as far as the node is there to take it. Nobody joins any more.
+        What is written still when this has waited for it stays taken until the process exits."""
         with self._lock:
             both, self._both, self._joining = self._both, None, _closed
         if both is None:
@@ -163,8 +182,10 @@ class NodeAt:
         if home.gone:
             return
         try:
+            quiet = writer.end()
             writer.give_back()
-            home.leave()
+            if quiet:
+                home.leave()
         except Error as error:
             logger.info("leaving the store at %s: %s", self.address, error)
 

@@ -31,6 +31,7 @@ def remove_elsewhere(
     `answers` are the own node's. NODE_GONE: such a node did not answer. Blocks."""
     for node, rows in others.told(keys):
         more = _removed(node, [keys[at] for at in rows.tolist()], force)
+        others.touched.note(node)
         answers[rows] = np.where(RANK[more] > RANK[answers[rows]], more, answers[rows])
     return answers
 

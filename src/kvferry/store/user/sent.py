@@ -16,7 +16,7 @@ from .node_at import NodeAt
 
 __all__ = ["Sent"]
 
-LASTS = 2.0  # seconds; a node reports ten times a second
+LASTS = 2.0  # seconds; by then a node has told of it
 MOST = 1 << 16  # keys
 
 

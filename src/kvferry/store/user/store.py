@@ -28,6 +28,7 @@ from .placing import more, place
 from .reading import Reading, Why
 from .removal import remove_elsewhere
 from .results import Results, error_of
+from .settling import settled
 from .targets import Parts, Whole
 from .values import Values
 
@@ -350,6 +351,19 @@ class Store(Life):
             return self._get_batch_into(keys, outs, pending.watch)
 
         return self._calls.start(get)
+
+    def settle(self, timeout: float = 1.0, *, alone: bool = True) -> bool:
+        """Wait until the directory has acknowledged all that this user put and removed up to now,
+        here and at other nodes: then whoever asks it finds that. Many threads share one wait.
+
+        timeout  seconds, at most: False when they are over first, as where no directory leads
+        alone    False: not while the directory says that nobody but the own node, and its users, is
+                 there to ask
+
+        True at once where there is no directory. Raises PeerError when the own node is gone.
+        """
+        home = self._both()[0]
+        return not home.writes or settled(home, self._elsewhere.touched, timeout, alone)
 
     # ---- staying ----
 

@@ -14,6 +14,7 @@ from .home import Home
 from .orders import Orders
 from .pieces import Pieces
 from .stock import Extents, Stock
+from .underway import Underway
 from .values import Values
 
 __all__ = ["Writer"]
@@ -40,6 +41,7 @@ class Writer:
         self._lock = threading.Lock()
         self._stock = Stock(home.joined.stock)
         self._orders = Orders()
+        self._writing = Underway()
         self._lost: list[int] = []  # attempts of which it is not known whether they are over
 
     def put_one(self, values: Values, length: int) -> int:
@@ -67,7 +69,8 @@ class Writer:
 
     def write(self, extents: Extents, pieces: Pieces, offsets: Words) -> None:
         """Pieces of row i to their offsets in extent i. Raises what transfers raise."""
-        self._home.write_pieces(extents, pieces, offsets, self._timeout)
+        with self._writing:
+            self._home.write_pieces(extents, pieces, offsets, self._timeout)
 
     def commit(self, extents: Extents, values: Values) -> Answers:
         """What was written becomes objects."""
@@ -112,6 +115,11 @@ class Writer:
         """Nothing is ordered any more; blocks until what was ordered has come. Idempotent."""
         self._orders.close()
 
+    def end(self) -> bool:
+        """Nothing is written any more. False: something is still, though this waited a moment: its
+        places may be given to nobody."""
+        return self._writing.end()
+
     # ---- steps ----
 
     def _round(self, values: Values) -> Answers:
@@ -124,7 +132,8 @@ class Writer:
 
     def _write(self, extents: Extents, values: Values) -> Answers:
         try:
-            self._home.write(extents, values, self._timeout)
+            with self._writing:
+                self._home.write(extents, values, self._timeout)
         except BaseException:
             self._keep(extents)
             raise

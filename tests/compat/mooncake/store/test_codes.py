@@ -172,6 +172,18 @@ def test_pinned_objects_stay(store: Any) -> None:
     assert store.batch_is_exist(["hard", "soft"]) == [0, 0]
 
 
+def test_who_is_not_pinned_is_told_of(
+    store: Any, other: Other, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "mooncake")
+    value, hard = np.ones(6 * MIB, np.uint8), config_with(with_hard_pin=True)
+    assert [store.put(f"pin-{at}", value, hard) for at in range(2)] == [0, 0]
+    assert "not pinned" not in caplog.text
+    assert store.put("pin-2", value, hard) == 0  # at the other node
+    assert "1 of 1 objects are not pinned" in caplog.text
+    store.remove_all(True)
+
+
 def test_upserts(store: Any, memory: Any) -> None:
     here = memory.ctypes.data
     assert (store.upsert("u", b"123"), store.upsert("u", b"45678")) == (0, 0)

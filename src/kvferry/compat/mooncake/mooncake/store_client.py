@@ -23,6 +23,7 @@ from .store_nobody import Nobody, NoNode
 from .store_places import Places
 from .store_plan import Keeping
 from .store_sessions import Sessions
+from .store_settling import Settling
 from .store_setup import Setup, bytes_of
 
 __all__ = ["NO_CLIENT", "Client", "Guest", "Member"]
@@ -50,6 +51,7 @@ class Client:
     hostname  of its segment or, where it contributes none, as it was told
     keeping   pins and groups
     sessions  what is read and written layer by layer
+    settling  is waited for when something was put or removed
     number    names this client
     active    was it set up?
     settings  what its master wants
@@ -67,6 +69,11 @@ class Client:
         self.segments: dict[str, Store] = {}
         self.keeping = Keeping()
         self.sessions = Sessions()
+        self.settling = Settling()
+
+    def settle(self) -> None:
+        """Everybody finds what was put, and misses what was removed, or a second is over."""
+        self.settling.wait(self.store)
 
     def check(self) -> None:
         """Raises PeerError when nobody is there who knows where objects are."""

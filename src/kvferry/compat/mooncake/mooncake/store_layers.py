@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from kvferry.errors import ClosedError, UsageError
 
 from .replicate import ReplicateConfig
+from .store_client import Client
 from .store_codes import FAILURES, Code, apart, code_of, lost, moved, put, reserved
 from .store_plan import PLAIN, check, each_of
 from .store_reads import MISSES, Key
@@ -78,30 +80,20 @@ class Layers(Writes):
     def batch_put_session_start(
         self, keys: Sequence[Key], sizes: Sequence[int], config: ReplicateConfig = PLAIN
     ) -> list[int]:
-        """Reserve memory: a code for each. -705: it is there; -600: no bytes, or a session."""
-        client, codes = self._client, [INVALID] * len(keys)
+        """Reserve memory: a code for each. -705: it is there; -600: no key, no bytes, or a
+        session that goes on."""
+        client = self._client
         try:
             check(config, len(keys), gathered=True)
             if len(keys) != len(sizes):
                 raise UsageError(f"{len(keys)} keys and {len(sizes)} sizes", cause="lengths")
-            free = [started is None for started in client.sessions.written(keys)]
-            rows = [at for at, size in enumerate(sizes) if size > 0 and free[at]]
-            draft = client.store.draft([keys[at] for at in rows], [sizes[at] for at in rows])
+            with client.sessions.starting(keys) as free:
+                rows = [at for at, size in enumerate(sizes) if size > 0 and keys[at] and free[at]]
+                return _started(client, keys, sizes, rows, config)
         except ClosedError as error:
             return lost("batch_put_session_start", error, [])
         except FAILURES as error:
             return [code_of("batch_put_session_start", error)] * len(keys)
-        said = reserved(draft.answers)
-        client.sessions.write(
-            {
-                keys[at]: Started(draft, row, each_of(config, at))
-                for row, at in enumerate(rows)
-                if said[row] == OK
-            }
-        )
-        for at, code in zip(rows, said, strict=True):
-            codes[at] = code
-        return codes
 
     def batch_put_from_multi_buffer_ranges(
         self,
@@ -146,6 +138,8 @@ class Layers(Writes):
         for at, started in enumerate(found):
             if started is not None and started.config is not PLAIN and codes[at] == OK:
                 client.keeping.keep(client.store, [keys[at]], started.config, [OK])
+        if OK in codes:
+            client.settle()
         return codes
 
     def batch_put_session_revoke(self, keys: Sequence[Key]) -> list[int]:
@@ -154,10 +148,30 @@ class Layers(Writes):
         if not client.active:
             return []
         found = client.sessions.written(keys)
-        for part in parts_of(found):
-            part.draft.drop(part.rows)
         client.sessions.end_writes(keys)
+        for part in parts_of(found):
+            with suppress(ClosedError):  # its places have gone with its node
+                part.draft.drop(part.rows)
         return [INVALID if started is None else OK for started in found]
+
+
+def _started(
+    client: Client,
+    keys: Sequence[Key],
+    sizes: Sequence[int],
+    rows: Sequence[int],
+    config: ReplicateConfig,
+) -> list[int]:
+    """A code for each key: sessions of these rows are started where there is room."""
+    draft = client.store.draft([keys[at] for at in rows], [sizes[at] for at in rows])
+    codes, said = [INVALID] * len(keys), reserved(draft.answers)
+    started = {}
+    for row, at in enumerate(rows):
+        codes[at] = said[row]
+        if said[row] == OK:
+            started[keys[at]] = Started(draft, row, each_of(config, at))
+    client.sessions.write(started)
+    return codes
 
 
 def _committed(part: Part) -> list[int]:

@@ -60,6 +60,7 @@ class Memory:
 
     def window(self, address: int, length: int) -> Any:
         """The bytes there, as a buffer. Raises UsageError where not all of it is mapped."""
+        address, length = index(address), index(length)
         try:
             return self._spans.window(address, length)
         except LookupError:
@@ -87,4 +88,4 @@ class Memory:
 def _pairs(places: Any, sizes: Any) -> list[tuple[int, int]]:
     if isinstance(places, Sequence):
         return list(zip(places, sizes, strict=True))
-    return [(index(places), index(sizes))]
+    return [(places, sizes)]

@@ -74,6 +74,7 @@ class Places:
         home = join(self._engine, f"kv://{segment}")
         try:
             told = home.ask(m.Remove(b"".join(store.digests(keys))), m.Told)
+            home.settle(TOLD, alone=False)
         finally:
             home.leave()
         return [answer == Answer.REMOVED for answer in told.answers]

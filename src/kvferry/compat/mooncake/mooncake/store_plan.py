@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections import OrderedDict, defaultdict
@@ -11,11 +12,13 @@ from heapq import heappop, heappush
 from typing import Any
 
 from kvferry.errors import Unsupported, UsageError
-from kvferry.store import Pin
+from kvferry.store import Answer, Pin
 
 from .replicate import ReplicateConfig, SoftPinAction
 
 __all__ = ["PLAIN", "Keeping", "check", "each_of", "going"]
+
+logger = logging.getLogger("mooncake")
 
 PLAIN = ReplicateConfig()  # nothing in particular; nobody changes it
 
@@ -95,7 +98,7 @@ class Keeping:
             return
         there = [keys[at] for at in stored]
         if config.with_hard_pin:
-            store.pin(there, Pin.HARD)
+            _tell(store.pin(there, Pin.HARD))
         elif config.soft_pin_action == SoftPinAction.ENABLE:
             self._pin(store, there, config, time.monotonic() if now is None else now)
         elif config.soft_pin_action == SoftPinAction.DISABLE:
@@ -128,3 +131,11 @@ class Keeping:
             store.group(some)
         while len(self._groups) > GROUPS:
             self._groups.popitem(last=False)
+
+
+def _tell(pinned: Any) -> None:
+    """Of those that are elsewhere: by what was asked for, or since there is no room here."""
+    if absent := sum(answer != Answer.FOUND for answer in pinned):
+        logger.warning(
+            "%d of %d objects are not pinned: they are at other nodes", absent, len(pinned)
+        )

@@ -30,10 +30,11 @@ class Ranges(Reads):
         """Copy range j of key i of buffer b, from all_src_offsets[b][i][j] of its value on, to
         all_dst_offsets[b][i][j] of the buffer: bytes copied or a code, in the shape of the sizes.
 
-        -704: it is not there; -600: the range ends beyond the value, or is not mapped.
+        -704: it is not there; -600: the range ends beyond the value, or is not mapped. All of them
+        are -600 where an offset is below 0, or there are not as many of everything.
         """
         cubes = all_dst_offsets, all_src_offsets, all_sizes
-        if not _fit(buffer_ptrs, all_keys, cubes):
+        if not _fit(buffer_ptrs, all_keys, cubes) or _below(all_dst_offsets):
             return [[[INVALID for _ in row] for row in rows] for rows in all_sizes] or []
         keys = list(chain.from_iterable(all_keys))
         places = [
@@ -74,3 +75,8 @@ def _fit(buffers: Sequence[int], keys: Sequence[Sequence[Key]], cubes: Sequence[
     shapes = [[[len(row) for row in rows] for rows in cube] for cube in cubes]
     counts = [len(some) for some in keys]
     return shapes[0] == shapes[1] == shapes[2] and [len(rows) for rows in shapes[0]] == counts
+
+
+def _below(cube: Cube) -> bool:
+    """Is any of them below 0? It would be a place outside of its buffer."""
+    return any(offset < 0 for rows in cube for row in rows for offset in row)

@@ -26,8 +26,12 @@ class Removal(Base):
 
     def batch_remove(self, keys: Sequence[Key], force: bool = False) -> list[int]:
         """The same for each."""
+        client = self._client
         try:
-            return removed(self._client.store.remove_batch(keys, force=force))
+            codes = removed(client.store.remove_batch(keys, force=force))
+            if 0 in codes:
+                client.settle()
+            return codes
         except FAILURES as error:
             return [code_of("batch_remove", error, MISSES)] * len(keys)
 
@@ -51,6 +55,8 @@ class Removal(Base):
                 page = [name for name in names if pattern.search(_text(name))]
                 codes = store.remove_batch(page, force=force).codes
                 count += int((codes == Answer.REMOVED).sum())
+            if count:
+                self._client.settle()
         except FAILURES as error:
             return code_of(what, error, NOBODY)
         return count

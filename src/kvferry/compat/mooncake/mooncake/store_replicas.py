@@ -63,6 +63,7 @@ class Replicas(Reads, Removal):
             else:
                 codes = self._client.store.remove_batch(keys).codes
                 gone = (codes == Answer.REMOVED).tolist()
+                self._client.settle()
         except FAILURES as error:
             return lost("batch_replica_clear", error, [])
         return [key for key, was in zip(keys, gone, strict=True) if was]

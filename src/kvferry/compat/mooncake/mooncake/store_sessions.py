@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
+
+from kvferry.errors import ClosedError
 
 from .replicate import ReplicateConfig
 
@@ -35,6 +38,7 @@ class Sessions:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._read: set[Key] = set()
+        self._starting: set[Key] = set()
         self._written: dict[Key, Started] = {}
 
     def read(self, keys: Sequence[Key]) -> None:
@@ -48,6 +52,26 @@ class Sessions:
     def reads(self, keys: Sequence[Key]) -> bool:
         """Are all of them read?"""
         return self._read.issuperset(keys)
+
+    @contextmanager
+    def starting(self, keys: Sequence[Key]) -> Iterator[list[bool]]:
+        """Which of them have no session: nobody else starts one of these in this block, and each
+        is told of once."""
+        mine: set[Key] = set()
+        try:
+            with self._lock:
+                free = [self._claim(key, mine) for key in keys]
+            yield free
+        finally:
+            with self._lock:
+                self._starting -= mine
+
+    def _claim(self, key: Key, mine: set[Key]) -> bool:
+        if key in self._written or key in self._starting:
+            return False
+        self._starting.add(key)
+        mine.add(key)
+        return True
 
     def write(self, started: dict[Key, Started]) -> None:
         with self._lock:
@@ -69,7 +93,8 @@ class Sessions:
             self._written.clear()
             self._read.clear()
         for part in parts_of(started):
-            part.draft.drop()
+            with suppress(ClosedError):  # it has gone with its node, or is a parent process's
+                part.draft.drop()
 
 
 def parts_of(found: Sequence[Started | None]) -> list[Part]:

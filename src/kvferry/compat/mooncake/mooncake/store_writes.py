@@ -97,11 +97,11 @@ class Writes(Reads):
     ) -> int:
         try:
             if config is PLAIN and key and not replace and type(value) is not list:
-                self._client.store.put(key, full(value))
+                client = self._client
+                client.store.put(key, full(value))
+                client.settle()
                 return 0
             check(config, 1)
-            if not key:
-                raise UsageError("a key has at least one character", cause="no_key")
             return self._stored([key], [full(value)], config, replace)[0]
         except FAILURES as error:
             return code_of(what, error)
@@ -149,13 +149,18 @@ class Writes(Reads):
     ) -> list[int]:
         """0 or a code for each."""
         client = self._client
+        if not all(keys):
+            raise UsageError("a key has at least one character", cause="no_key")
         if replace and len(keys) == len(values):
             client.store.remove_batch(keys, force=True)
         if config is PLAIN:
-            return put(client.store.put_batch(keys, values))
-        where = going(config, client.hostname)
-        codes = put(client.store.put_batch(keys, values, **where))
-        client.keeping.keep(client.store, keys, config, codes)
+            codes = put(client.store.put_batch(keys, values))
+        else:
+            where = going(config, client.hostname)
+            codes = put(client.store.put_batch(keys, values, **where))
+            client.keeping.keep(client.store, keys, config, codes)
+        if 0 in codes:
+            client.settle()
         return codes
 
 

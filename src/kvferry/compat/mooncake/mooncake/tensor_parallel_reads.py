@@ -46,11 +46,13 @@ class ParallelReads(WholeTensors, TensorGathers):
         return over(exact or self._wanted(key, mode, axes, room))
 
     def batch_get_tensor_with_parallelism(self, keys: list[str], targets: Any = None) -> list[Any]:
+        """`get_tensor_with_parallelism` of each."""
         return each(None, self.get_tensor_with_parallelism, keys, targets)
 
     def batch_get_tensor_with_parallelism_into(
         self, keys: list[str], buffer_ptrs: list[int], sizes: list[int], targets: Any = None
     ) -> list[Any]:
+        """`get_tensor_with_parallelism_into` of each."""
         get = self.get_tensor_with_parallelism_into
         return each(None, get, keys, buffer_ptrs, sizes, targets)
 

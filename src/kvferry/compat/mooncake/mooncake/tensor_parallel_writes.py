@@ -45,6 +45,7 @@ class ParallelWrites(Verbs):
         config: ReplicateConfig = PLAIN,
         writer_partition: Any = None,
     ) -> int:
+        """`put_tensor_with_parallelism` that replaces what is there."""
         put = self.upsert_parts
         return self._put_divided(put, key, tensor, parallelism, config, writer_partition)
 
@@ -56,6 +57,7 @@ class ParallelWrites(Verbs):
         config: ReplicateConfig = PLAIN,
         writer_partitions: Any = None,
     ) -> list[int]:
+        """`put_tensor_with_parallelism` of each: a code a key."""
         put = self.put_tensor_with_parallelism
         return _batch(put, keys, [tensors_list], parallelisms, config, writer_partitions)
 
@@ -67,6 +69,7 @@ class ParallelWrites(Verbs):
         config: ReplicateConfig = PLAIN,
         writer_partitions: Any = None,
     ) -> list[int]:
+        """`upsert_tensor_with_parallelism` of each: a code a key."""
         put = self.upsert_tensor_with_parallelism
         return _batch(put, keys, [tensors_list], parallelisms, config, writer_partitions)
 
@@ -94,6 +97,7 @@ class ParallelWrites(Verbs):
         config: ReplicateConfig = PLAIN,
         writer_partition: Any = None,
     ) -> int:
+        """`put_tensor_with_parallelism_from` that replaces what is there."""
         put = self.upsert_parts
         memory = (buffer_ptr, size)
         return self._put_divided_from(put, key, memory, parallelism, config, writer_partition)
@@ -107,6 +111,7 @@ class ParallelWrites(Verbs):
         config: ReplicateConfig = PLAIN,
         writer_partitions: Any = None,
     ) -> list[int]:
+        """`put_tensor_with_parallelism_from` of each: a code a key."""
         put = self.put_tensor_with_parallelism_from
         memory = [buffer_ptrs, sizes]
         return _batch(put, keys, memory, parallelisms, config, writer_partitions)
@@ -120,6 +125,7 @@ class ParallelWrites(Verbs):
         config: ReplicateConfig = PLAIN,
         writer_partitions: Any = None,
     ) -> list[int]:
+        """`upsert_tensor_with_parallelism_from` of each: a code a key."""
         put = self.upsert_tensor_with_parallelism_from
         memory = [buffer_ptrs, sizes]
         return _batch(put, keys, memory, parallelisms, config, writer_partitions)

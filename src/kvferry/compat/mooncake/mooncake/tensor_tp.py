@@ -36,6 +36,7 @@ class TpTensors(WholeTensors):
         tp_size: int = 1,
         split_dim: int = 0,
     ) -> int:
+        """`put_tensor_with_tp` with a config."""
         return self._put_tp(key, Stored.of(tensor), tp_size, split_dim, config)
 
     def batch_put_tensor_with_tp(
@@ -46,6 +47,7 @@ class TpTensors(WholeTensors):
         tp_size: int = 1,
         split_dim: int = 0,
     ) -> list[int]:
+        """`put_tensor_with_tp` of each: a code a key."""
         place = (tp_rank, tp_size, split_dim)
         return self.batch_pub_tensor_with_tp(base_keys, tensors_list, PLAIN, *place)
 
@@ -58,6 +60,8 @@ class TpTensors(WholeTensors):
         tp_size: int = 1,
         split_dim: int = 0,
     ) -> list[int]:
+        """`pub_tensor_with_tp` of each: a code a key."""
+
         def put(key: str, tensor: Any) -> int:
             return self.pub_tensor_with_tp(key, tensor, config, tp_rank, tp_size, split_dim)
 
@@ -85,6 +89,8 @@ class TpTensors(WholeTensors):
         tp_size: int = 1,
         split_dim: int = 0,
     ) -> list[int]:
+        """`put_tensor_with_tp_from` of each: a code a key."""
+
         def put(key: str, address: int, size: int) -> int:
             return self.put_tensor_with_tp_from(key, address, size, tp_rank, tp_size, split_dim)
 
@@ -100,6 +106,7 @@ class TpTensors(WholeTensors):
     def batch_get_tensor_with_tp(
         self, base_keys: list[str], tp_rank: int = 0, tp_size: int = 1
     ) -> list[Any]:
+        """`get_tensor_with_tp` of each."""
         found = self._tensors(_keys(base_keys, tp_rank, tp_size))
         return [owned(_checked(part, tp_rank, tp_size)) for part in found]
 
@@ -123,6 +130,7 @@ class TpTensors(WholeTensors):
         tp_rank: int = 0,
         tp_size: int = 1,
     ) -> list[Any]:
+        """`get_tensor_with_tp_into` of each."""
         keys = _keys(base_keys, tp_rank, tp_size)
         found = self._tensors_at(keys, buffer_ptrs, sizes)
         return [over(_checked(part, tp_rank, tp_size)) for part in found]

@@ -24,28 +24,35 @@ class WholeTensors(TensorReads):
         return self._put_tensor(self.put_parts, key, tensor)
 
     def upsert_tensor(self, key: str, tensor: Any) -> int:
+        """`put_tensor` that replaces what is there."""
         return self._put_tensor(self.upsert_parts, key, tensor)
 
     def pub_tensor(self, key: str, tensor: Any, config: ReplicateConfig = PLAIN) -> int:
+        """`put_tensor` with a config."""
         return self._put_tensor(self.put_parts, key, tensor, config)
 
     def upsert_pub_tensor(self, key: str, tensor: Any, config: ReplicateConfig = PLAIN) -> int:
+        """`upsert_tensor` with a config."""
         return self._put_tensor(self.upsert_parts, key, tensor, config)
 
     def batch_put_tensor(self, keys: list[str], tensors_list: list[Any]) -> list[int]:
+        """`put_tensor` of each: a code a key."""
         return each(REFUSED, self.put_tensor, keys, tensors_list)
 
     def batch_upsert_tensor(self, keys: list[str], tensors_list: list[Any]) -> list[int]:
+        """`upsert_tensor` of each: a code a key."""
         return each(REFUSED, self.upsert_tensor, keys, tensors_list)
 
     def batch_pub_tensor(
         self, keys: list[str], tensors_list: list[Any], config: ReplicateConfig = PLAIN
     ) -> list[int]:
+        """`pub_tensor` of each: a code a key."""
         return each(REFUSED, self.pub_tensor, keys, tensors_list, each_config(config, len(keys)))
 
     def batch_upsert_pub_tensor(
         self, keys: list[str], tensors_list: list[Any], config: ReplicateConfig = PLAIN
     ) -> list[int]:
+        """`upsert_pub_tensor` of each: a code a key."""
         return each(
             REFUSED, self.upsert_pub_tensor, keys, tensors_list, each_config(config, len(keys))
         )
@@ -58,6 +65,7 @@ class WholeTensors(TensorReads):
         return self.batch_get_tensor([key])[0]
 
     def batch_get_tensor(self, keys: list[str]) -> list[Any]:
+        """`get_tensor` of each."""
         return [owned(found) for found in self._tensors(keys)]
 
     def put_tensor_from(self, key: str, buffer_ptr: int, size: int) -> int:
@@ -68,14 +76,17 @@ class WholeTensors(TensorReads):
     def batch_put_tensor_from(
         self, keys: list[str], buffer_ptrs: list[int], sizes: list[int]
     ) -> list[int]:
+        """`put_tensor_from` of each: a code a key."""
         return self._put_from(self.batch_put_from, keys, buffer_ptrs, sizes)
 
     def upsert_tensor_from(self, key: str, buffer_ptr: int, size: int) -> int:
+        """`put_tensor_from` that replaces what is there."""
         return self.batch_upsert_tensor_from([key], [buffer_ptr], [size])[0]
 
     def batch_upsert_tensor_from(
         self, keys: list[str], buffer_ptrs: list[int], sizes: list[int]
     ) -> list[int]:
+        """`upsert_tensor_from` of each: a code a key."""
         return self._put_from(self.batch_upsert_from, keys, buffer_ptrs, sizes)
 
     def get_tensor_into(self, key: str, buffer_ptr: int, size: int) -> Any:
@@ -89,6 +100,7 @@ class WholeTensors(TensorReads):
     def batch_get_tensor_into(
         self, keys: list[str], buffer_ptrs: list[int], sizes: list[int]
     ) -> list[Any]:
+        """`get_tensor_into` of each."""
         return [over(found) for found in self._tensors_at(keys, buffer_ptrs, sizes)]
 
     def get_tensor_into_cuda(self, key: str, tensor: Any) -> int:
@@ -97,6 +109,7 @@ class WholeTensors(TensorReads):
         return REFUSED
 
     def batch_get_tensor_into_cuda(self, keys: list[str], tensors_list: list[Any]) -> list[int]:
+        """-600 each."""
         return [self.get_tensor_into_cuda(key, None) for key in keys]
 
     @refusing(REFUSED)
