@@ -15,6 +15,7 @@ from types import TracebackType
 __all__ = ["LeakCheck", "Leaked", "holdings"]
 
 SHARED_MEMORY = Path("/dev/shm")
+OURS = "memfd:kvferry"
 POLL_SECONDS = 0.01
 
 # Threads of a pool take each other's place: their number and their id say nothing.
@@ -95,8 +96,10 @@ def holdings(folders: Iterable[Path] = ()) -> Counter[str]:
 
 def parse_mapping(line: str) -> tuple[str, int] | None:
     """Name and bytes of a line of /proc/self/maps that maps a memory file of ours, else None."""
+    if OURS not in line:  # the many of a process that has loaded much
+        return None
     addresses, _rights, _offset, _device, inode, *name = line.split(maxsplit=5)
-    if not name or "memfd:kvferry" not in name[0]:
+    if not name or OURS not in name[0]:
         return None
     start, end = (int(part, 16) for part in addresses.split("-"))
     return f"mapping of {name[0].removesuffix(' (deleted)')} inode {inode}", end - start
