@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -22,13 +23,21 @@ def test_a_service_is_told_who_calls() -> None:
         channel = peer.connect(owner.addresses[0])
         assert channel.call("whose", b"mine") == b"mine"
         who = kf.Caller(peer.name, peer.epoch, os.getpid(), link=channel.path.link)
-        assert heard == [who]
+        (caller,) = heard
+        assert caller == who._replace(pidfd=caller.pidfd)
+        pidfd = caller.pidfd()
+        assert pidfd is not None or os.uname().release < "6.5"
+        if pidfd is not None:
+            told = Path(f"/proc/self/fdinfo/{pidfd}").read_text()
+            os.close(pidfd)
+            assert f"Pid:\t{os.getpid()}\n" in told
         assert owner.callers == {peer.epoch}
         channel.close()
         deadline = time.monotonic() + 10
         while owner.callers and time.monotonic() < deadline:
             time.sleep(0.001)
         assert owner.callers == frozenset()
+        assert caller.pidfd() is None
 
 
 def test_a_region_for_one_peer_is_told_to_nobody_else() -> None:

@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 from ..batch import Batch
 from ..engine import Channel, Engine, Report
+from ..errors import Error
 from ..memory import RemoteRegion
 
 __all__ = ["Explained", "Sample", "explain"]
 
 BLOCK = 64 << 10
 BLOCKS = 4
+
+POOL = "store.pool"
 
 
 class Sample(NamedTuple):
@@ -27,21 +30,38 @@ class Explained(NamedTuple):
 
     rejected  every path that is not taken, and why
     samples   one for each kind of memory that the peer offers, own and registered
+    store     over which its store's bytes would come, and why so, or why not; None: it has none
     """
 
     channel: Channel
     rejected: dict[str, str]
     samples: list[Sample]
+    store: str | None
 
 
 def explain(engine: Engine, address: str, path: str, timeout: float) -> Explained:
-    """Blocks for about `timeout` seconds at most. Reads only: the peer's memory stays as it is.
+    """Blocks for about `timeout` seconds at most, some more where the peer is a store's node, which
+    is joined and left again. Reads only: the peer's memory stays as it is.
 
     Raises PathRefused with every reason, PeerError, RightsError, Timeout.
     """
     channel = engine.connect(address, path=path, timeout=timeout)
     samples = [Sample(region, _read(channel, region, timeout)) for region in _kinds(channel)]
-    return Explained(channel, channel.rejected, samples)
+    store = _as_user(engine, address, path) if POOL in channel.regions else None
+    return Explained(channel, channel.rejected, samples, store)
+
+
+def _as_user(engine: Engine, address: str, path: str) -> str:
+    """A channel tells only how regions are reached: users are asked for more, such as a process
+    whose end the node would notice."""
+    from ..store.user.node_at import join
+
+    try:
+        home = join(engine, address, path)
+        home.leave()
+    except Error as error:
+        return f"refused: {error}"
+    return f"{home.path}: {home.unmapped}" if home.unmapped else str(home.path)
 
 
 def _kinds(channel: Channel) -> Iterator[RemoteRegion]:

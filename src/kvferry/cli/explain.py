@@ -44,6 +44,8 @@ def _print(found: Explained) -> None:
     print(f"{channel.peer}, epoch {channel.epoch:016x}")
     print(f"  its own memory        {channel.path}")
     print(f"  registered memory     {channel.foreign_path or OUT_OF_REACH}")
+    if found.store is not None:
+        print(f"  as a store's user     {found.store}")
     _print_rejected(found.rejected)
     for sample in found.samples:
         _print_sample(sample)

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Identity", "Met", "dial_again", "meet", "tls_of"]
 
-# asm-generic/socket.h; Linux 6.5. Names the process without a moment in which its number is reused.
-SO_PEERPIDFD = 77
-
 
 def tls_of(options: Options, name: str) -> Tls | None:
     """As rpc.tls.load, but OpenSSL is loaded by those alone who ask for it."""
@@ -208,8 +205,8 @@ def _pidfd(connection: Connection) -> int | None:
     """A descriptor of the peer's process, where the kernel and the namespaces allow one."""
     if connection.credentials is None:
         return None
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as sock:
-        return sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+    if (pidfd := connection.pidfd()) is not None:
+        return pidfd
     pid, _ = connection.credentials
     # The peer answered our nonce over this connection, so it was alive, and its number its own, at
     # least until then; a reuse since shows as a lost connection.

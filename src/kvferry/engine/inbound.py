@@ -178,7 +178,12 @@ class Inbound:
         who = None if connection is None else connection.credentials
         pid = None if who is None else who[0]
         link = None if self.links is None else self.links.own
-        return Caller(self.peer, self.epoch, pid, self.badge.tenant, self.badge.rights, link)
+        badge = self.badge
+        return Caller(self.peer, self.epoch, pid, badge.tenant, badge.rights, link, self._pidfd)
+
+    def _pidfd(self) -> int | None:
+        connection = self._connection
+        return None if connection is None else connection.pidfd()
 
     # ---- what this engine tells the other ----
 

@@ -136,6 +136,11 @@ class Connection:
         """-1 when the socket is closed."""
         return self._sock.fileno()
 
+    def pidfd(self) -> int | None:
+        """A new descriptor of the process that connected or listened, the caller's to close; None
+        where the kernel gives none, and when that process or the connection is gone."""
+        return peer.pidfd(self._sock)
+
     def call(
         self, body: bytes, fds: Sequence[int] = (), timeout: float | None = None
     ) -> tuple[bytes, list[int]]:

@@ -284,7 +284,8 @@ def test_an_epoch_that_somebody_else_names_keeps_nobody(node: Host) -> None:
     ask(mine, m.Reserve(np.full(4, 4096, np.uint64).tobytes()), m.Extents)
     catalog = node.nodes["a"]
     number = next(each for each in catalog.members if each.number == user.user)
-    number.pid = None  # as of one elsewhere
+    number.close()  # as of one elsewhere
+    number.pid = None
     with Stranger.at(node.engine.addresses[1]) as thief:
         thief.epoch = number.epoch
         thief.prove(B)
