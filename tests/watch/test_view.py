@@ -7,6 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
+from kvferry.store.messages import Looked
+from kvferry.store.seen import Part, parts_of
 from kvferry.watch import view_of, words
 from kvferry.watch.terminal import drawn
 from tests.watch.pictures import HOSTILE, flow, node, part, snapshot, standing
@@ -113,6 +115,22 @@ def test_a_strangers_name_is_neither_obeyed_nor_markup() -> None:
     assert "\x1b" not in shown
     assert "[bold]" in shown
     assert "[red]x[/red]" in shown
+
+
+def test_a_strangers_numbers_are_shown_whatever_they_are() -> None:
+    most = (1 << 64) - 1
+    figures = {
+        "usage": {"capacity": 1, "free": most, "count": -5},
+        "reads": {"hits": most, "absent": -most},
+        "misses": {"never": -1, "expired": 1},
+        "ssd": {"size": 1, "bytes": most},
+        "tenant x": {"usage.capacity": 1, "usage.free": most},
+    }
+    own, tenants = parts_of(Looked(figures))
+    hostile = node(own=own, tenants=tenants, channels=(flow(most, most, float("nan")),))
+    assert "never" not in text_of(200, hostile)
+    usage = {"capacity": 1, "free": 0, "count": 1}
+    assert "a:1" in text_of(200, node(own=Part(usage=usage, ssd={"size": 1, "bytes": most})))
 
 
 @pytest.mark.parametrize(

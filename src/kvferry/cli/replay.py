@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,6 +82,8 @@ def replay(
     from ..replay.plot import check_plot, draw
 
     _check(real, at, plot is not None and stats)
+    for written in (json, plot):
+        _check_file(written)
     pace = _speed(speed)
     policies = tuple(map(checked_policy, policy or ([] if at else ["lru"])))
     if plot is not None:
@@ -107,6 +110,12 @@ def _check(real: bool, at: str | None, undrawn: bool) -> None:
         raise UsageError("--at is for --real", cause="at")
     if undrawn:
         raise UsageError("--stats has no curves to draw", cause="plot")
+
+
+def _check_file(file: Path | None) -> None:
+    """Before anything is replayed."""
+    if file is not None and (file.is_dir() or not os.access(file.parent, os.W_OK)):
+        raise UsageError(f"{file} cannot be written", cause="file")
 
 
 def _speed(text: str) -> float:
@@ -136,12 +145,12 @@ def _size(block: Block) -> int:
 def _print(result: Result) -> None:
     from rich.console import Console
 
-    from ..replay.table import LEGEND, figure_lines, measured_lines, rows_table
+    from ..replay.table import figure_lines, legend, measured_lines, rows_table
 
     to = Console()
     for line in figure_lines(result.figures):
         to.print(line, soft_wrap=True, highlight=False)
     if result.rows:
         to.print(rows_table(result.rows))
-        for line in (*measured_lines(result.rows), LEGEND):
+        for line in (*measured_lines(result.rows), legend(result.rows)):
             to.print(line, soft_wrap=True, highlight=False)

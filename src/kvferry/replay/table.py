@@ -9,13 +9,14 @@ from rich.table import Table
 from .figures import Figures, Spread
 from .run import Row
 
-__all__ = ["LEGEND", "figure_lines", "measured_lines", "rows_table"]
+__all__ = ["figure_lines", "legend", "measured_lines", "rows_table"]
 
-LEGEND = (
+RATIOS = (
     "prefix: of all blocks asked for those that were there with all blocks before them, which is "
     "what an engine can use. block: those that were there. token: of all tokens of prompts those "
-    "in the prefix. as simulated: the store hit the same blocks, request by request"
+    "in the prefix"
 )
+COMPARED = ". as simulated: the store hit the same blocks, request by request"
 
 COLUMNS = ("policy", "blocks", "prefix", "block", "token", "s")
 NUMBERS = slice(1, 6)
@@ -40,9 +41,14 @@ def _cells(row: Row) -> list[str]:
     return [row.policy, blocks, *ratios, f"{row.seconds:.2f}", note]
 
 
+def legend(rows: Iterable[Row]) -> str:
+    """What the words of the table mean."""
+    return RATIOS + COMPARED * any(row.same is not None for row in rows)
+
+
 def figure_lines(figures: Figures) -> Iterator[str]:
     """What is known of the trace."""
-    skipped = f", {figures.skipped} bad lines skipped" if figures.skipped else ""
+    skipped = f", bad lines skipped: {figures.skipped}," if figures.skipped else ""
     rate = figures.requests / figures.seconds if figures.seconds else 0.0
     pace = f" ({rate:.2f} a second)" if rate else ""
     yield (
@@ -71,8 +77,9 @@ def measured_lines(rows: Iterable[Row]) -> Iterator[str]:
         if (found := row.measured) is None:
             continue
         times = ", ".join(f"{name} {ms:.2f}" for name, ms in found.latencies.items())
+        capacity = f" {row.capacity}" if row.capacity else ""
         yield (
-            f"{row.where} {row.policy} {row.capacity or ''}: {found.seconds:.2f} s; read "
+            f"{row.where} {row.policy}{capacity}: {found.seconds:.2f} s; read "
             f"{found.read_bytes:,} bytes at {found.read_gbps:.3f} GB/s, every byte verified; "
             f"written {found.written_bytes:,} at {found.written_gbps:.3f} GB/s; a request's ms: "
             f"{times}; {found.late} began late, by {found.latest:.3f} s at most; "

@@ -53,7 +53,7 @@ def _head(view: View) -> Text:
         (words.plain(view.source), "bold cyan"),
         f"  {totals.answering}/{totals.nodes} nodes  hit rate ",
         (words.share(totals.hit_rate), "bold"),
-        f"  {words.rate(totals.reads)} hits/s  {words.rate(totals.absent)} misses/s"
+        f"\n{words.rate(totals.reads)} hits/s  {words.rate(totals.absent)} misses/s"
         f"  {words.size(totals.read)}/s read  {words.size(totals.came)}/s in"
         f"  {words.rate(totals.evicted)} evicted/s",
     )
@@ -82,7 +82,7 @@ def _name(text: str, style: str = "") -> Text:
 
 
 def _bar(used: int, size: int) -> Text:
-    filled = round(BAR * used / size) if size else 0
+    filled = min(round(BAR * used / size), BAR) if size else 0
     return Text("━" * filled, style="cyan") + Text("━" * (BAR - filled), style="bright_black")
 
 

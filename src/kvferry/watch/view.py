@@ -184,7 +184,7 @@ def _tenant(span: Span, name: str, nodes: list[NodeSeen]) -> TenantRow:
         name=name,
         nodes=len(nodes),
         quota=of("usage", "capacity").sum,
-        used=of("usage", "capacity").sum - of("usage", "free").sum,
+        used=max(of("usage", "capacity").sum - of("usage", "free").sum, 0),
         objects=of("usage", "count").sum,
         most=of("usage", "most").sum,
         users=of("users", "users").sum,
@@ -210,7 +210,8 @@ def _sum(span: Span, nodes: list[NodeSeen], section: str, name: str) -> int:
 
 
 def _used(span: Span, nodes: list[NodeSeen]) -> int:
-    return _sum(span, nodes, "usage", "capacity") - _sum(span, nodes, "usage", "free")
+    free = _sum(span, nodes, "usage", "free")  # which a node may say is more than all
+    return max(_sum(span, nodes, "usage", "capacity") - free, 0)
 
 
 def _direction(flow: Flow) -> str:
