@@ -106,6 +106,9 @@ def test_ranges(store: Any, other: Other, memory: Any) -> None:
     assert get([here], [["mine"]], [[[0]]], [[[1, 2]]], [[[3]]]) == [[[-600]]]
     assert get([here, here], [["mine"]], [[[0]]], [[[1]]], [[[3]]]) == [[[-600]]]
     assert get([], [], [], [], []) == []
+    before = memory[:20].copy()
+    outside = get([here + 10], [["mine", "mine"]], [[[-1], [0]]], [[[0], [1]]], [[[3], [3]]])
+    assert (outside, (memory[:20] == before).all()) == ([[[-600], [-600]]], True)
 
 
 def test_buffers_of_a_pool(store: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature, signature
 from typing import Any
@@ -27,6 +28,7 @@ class Base:
 
     def __init__(self) -> None:
         self._client: Client = NO_CLIENT
+        self._changing = threading.Lock()
 
     def setup(self, *args: Any, **kwargs: Any) -> int:
         """Become a client of a master.
@@ -67,9 +69,8 @@ class Base:
 
     def close(self) -> int:
         """What this process contributed is gone, and its objects with it. Idempotent."""
-        client, self._client = self._client, NO_CLIENT
         try:
-            client.close()
+            self._replaced(NO_CLIENT).close()
         except FAILURES as error:
             return code_of("close", error)
         return OK
@@ -141,10 +142,16 @@ class Base:
         )
         return self._begin(lambda: Member(setup, lent))
 
+    def _replaced(self, client: Client) -> Client:
+        """The one until now, which is to be closed: of several threads each closes another."""
+        with self._changing:
+            before, self._client = self._client, client
+        return before
+
     def _begin(self, make: Callable[[], Client]) -> int:
         self.close()
         try:
-            self._client = make()
+            self._replaced(make()).close()
         except FAILURES as error:
             code_of("setup", error)
             return int(Code.INTERNAL_ERROR)

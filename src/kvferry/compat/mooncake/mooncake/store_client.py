@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kvferry.errors import Full, UsageError
+from kvferry.errors import ClosedError, Full, UsageError
 from kvferry.store import Store
 
 from . import variables
@@ -67,6 +68,8 @@ class Client:
     def __init__(self) -> None:
         self.number = _number()
         self.segments: dict[str, Store] = {}
+        self._adding = threading.Lock()
+        self._over = False
         self.keeping = Keeping()
         self.sessions = Sessions()
         self.settling = Settling()
@@ -96,12 +99,23 @@ class Client:
         """Names of all there are. Raises as `places`."""
         return {self.hostname}
 
+    def add(self, name: str, node: Store) -> None:
+        """Raises ClosedError when `close` was first; then the node is closed, too."""
+        with self._adding:
+            if not self._over:
+                self.segments[name] = node
+                return
+        node.close()
+        raise ClosedError("the store was closed meanwhile", cause="closed")
+
     def close(self) -> None:
         """Idempotent. What this process contributed is gone."""
         self.sessions.close()
-        for segment in self.segments.values():
-            segment.close()
-        self.segments.clear()
+        with self._adding:
+            self._over, nodes = True, list(self.segments.values())
+            self.segments.clear()
+        for node in nodes:
+            node.close()
 
 
 NO_CLIENT = Client()

@@ -34,8 +34,11 @@ class NoNode:
         self._over = False
 
     def close(self) -> None:
+        """What another thread has just found is closed, too."""
         with self._lock:
             self._over = True
+        if self._client.store is not self:
+            self._client.store.close()
 
     def __getattr__(self, verb: str) -> Any:
         with self._lock:

@@ -29,7 +29,7 @@ class Segments(Base):
         protocol, location: hints. ret -1: there is no such memory, or no master."""
         client, size = self._client, -(-size // STEP) * STEP
         try:
-            client.segments[name := _new_name()] = client.node(size)
+            client.add(name := _new_name(), client.node(size))
         except FAILURES as error:
             code_of("allocate_and_mount_segment", error)
             return {"ret": FAILED, "segment_ids": [], "allocated_size": 0}
