@@ -26,10 +26,12 @@ class Memory:
 
     What is not registered is looked for in the process's map, which takes some time, and may be
     used where it is mapped. Who registered a range keeps it mapped.
+
+    spans  what is registered
     """
 
     def __init__(self, engine: InnerTransferEngine | None = None) -> None:
-        self._spans = Spans() if engine is None else engine.spans
+        self.spans = Spans() if engine is None else engine.spans
         self._lock = threading.Lock()
         self._own: dict[int, int] = {}
 
@@ -43,7 +45,7 @@ class Memory:
             for begin, size in self._own.items():
                 if address < begin + size and begin < address + length:
                     raise UsageError(f"{address:#x} is registered", cause="overlap")
-            self._spans.add(address, length)
+            self.spans.add(address, length)
             self._own[address] = length
 
     def unregister(self, address: int) -> None:
@@ -51,7 +53,7 @@ class Memory:
         with self._lock:
             if self._own.pop(index(address), None) is None:
                 raise UsageError(f"nothing is registered at {address:#x}", cause="unknown_address")
-            self._spans.drop(address)
+            self.spans.drop(address)
 
     def close(self) -> None:
         """Nothing is registered here any more."""
@@ -62,7 +64,7 @@ class Memory:
         """The bytes there, as a buffer. Raises UsageError where not all of it is mapped."""
         address, length = index(address), index(length)
         try:
-            return self._spans.window(address, length)
+            return self.spans.window(address, length)
         except LookupError:
             return memory_at(address, length)
 
@@ -70,7 +72,7 @@ class Memory:
         """The same of many, a row for each value. Raises UsageError with the row that is not
         mapped, or must be and may not be written; ValueError for rows of unequal lengths."""
         try:
-            return Pieces(*self._spans.pieces(addresses, lengths))
+            return Pieces(*self.spans.pieces(addresses, lengths))
         except LookupError:
             return Pieces.of(self._mapped(addresses, lengths), writable=writable)
 

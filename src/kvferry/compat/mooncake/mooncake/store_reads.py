@@ -54,7 +54,11 @@ class Reads(Base):
         """Copy the value to an address: its bytes. -600: `size` are too few, or are not mapped."""
         client = self._client
         try:
-            got: int | None = client.store.get_into(key, client.memory.window(buffer_ptr, size))
+            try:  # as few steps as can be: this takes hardly longer than the read
+                window = client.memory.spans.window(buffer_ptr, size)
+            except LookupError:
+                window = client.memory.window(buffer_ptr, size)
+            got: int | None = client.store.get_into(key, window)
         except FAILURES as error:
             return code_of("get_into", error, MISSES)
         return MISSING if got is None else got
