@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kvferry import Engine, Options
@@ -15,8 +16,9 @@ from kvferry.store import Store
 from kvferry.store.directory import BlockStored, Service
 from kvferry.store.directory import messages as d
 from kvferry.store.directory.line import Line
+from kvferry.store.messages import Looked
 from kvferry.store.seen import Snapshot
-from kvferry.store.survey import Survey
+from kvferry.store.survey import Survey, _Post
 from tests.store.directory.town import town, until, value_of
 from tests.store.settings import settings
 
@@ -109,6 +111,22 @@ def test_a_node_leads_to_the_directory_that_it_names() -> None:
                     assert isinstance(told[1], BlockStored)
         finally:
             service.close()
+
+
+def test_a_node_may_name_what_is_no_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = _Post.look
+
+    def misled(post: _Post) -> Looked:
+        return msgspec.structs.replace(look(post), directory=("no where",))
+
+    monkeypatch.setattr(_Post, "look", misled)
+    with (
+        Store(listen=["127.0.0.1:0"], size=1 << 20) as store,
+        Survey(store.engine.addresses[0]) as survey,
+    ):
+        seen = survey.take()
+    assert [node.why for node in seen.nodes] == [""]
+    assert "no where" in seen.why
 
 
 def test_a_name_is_whatever_somebody_told() -> None:

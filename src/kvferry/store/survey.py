@@ -14,7 +14,7 @@ from .. import log
 from ..address import UnixAddress, parse
 from ..config import Options
 from ..engine import Channel, Engine
-from ..errors import Error, Timeout
+from ..errors import Error, Timeout, UsageError
 from . import messages as m
 from .directory import messages as d
 from .directory.following import Follower
@@ -106,7 +106,10 @@ class Survey:
             return NOBODY, "", str(error)
         if not looked.directory or self.address in looked.directory:
             return NOBODY, self.address, ""
-        self._line = Line(self._engine, looked.directory, TIMEOUT)
+        try:
+            self._line = Line(self._engine, looked.directory, TIMEOUT)
+        except UsageError as error:  # it names what is no address
+            return NOBODY, self.address, str(error)
         return self._roster()
 
     # ---- what ----

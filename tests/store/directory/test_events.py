@@ -161,6 +161,9 @@ def test_who_fell_behind_begins_anew() -> None:
     assert len(seen.at["a:1"]) == MOST + 1
     assert follower.step() == []
     it.sweep(61 * 10**9)  # nobody followed for so long
+    asking(it).step()  # somebody else does again
+    for seq in range(MOST + 1, 4 * MOST):
+        it.report(1, m.Report(7, seq, True, column_of(digests([seq])), b"\1"), 0)
     assert follower.step() == [AllBlocksCleared(None, None)]
 
 

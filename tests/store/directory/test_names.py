@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from kvferry.store.directory import Service
 from kvferry.store.directory import messages as m
 from kvferry.store.directory import names as named
 from kvferry.store.directory.names import GRACE, ROW, Names
+from kvferry.store.user.naming import Naming
 from tests.store.directory.test_directory import digests
 from tests.store.directory.town import Town, town, until
 
@@ -162,6 +164,26 @@ def test_where_none_are_kept() -> None:
                 next(service.names())
         finally:
             service.close()
+
+
+def test_names_are_told_while_more_are_put() -> None:
+    """Who tells them is done with those that were there; long ones are not even kept to be told."""
+    told: list[int] = []
+
+    class Busy:
+        def ask(self, request: m.Name, _: Any) -> m.Named:
+            told.append(len(m.texts_in(request.names, len(request.names.lengths) // 2)))
+            assert len(told) < 20
+            naming.note(["one more"])
+            return m.Named(1 if len(told) < 3 else 2, True)  # another directory from then on
+
+    line: Any = lambda: (Busy(), bytes(16))  # noqa: E731
+    naming = Naming(line, b"")
+    naming._thread = threading.current_thread()  # it tells by itself
+    naming.note(["x" * (1 << 20), *map(str, range(2500))])
+    assert len(naming._waiting) == 2500
+    naming.tell()
+    assert told == [1024, 1024, 454, 1024, 1024]
 
 
 def test_a_bound_is_told() -> None:

@@ -153,6 +153,9 @@ def test_copies_to_a_node(three: Three) -> None:
     assert list(a.copy(["c 1", "never"], nobody)) == [Answer.NODE_GONE] * 2
     with pytest.raises(UsageError):
         a.copy(["c 1"], "nowhere")
+    for keys in ([5], "c 1"):
+        with pytest.raises(UsageError):
+            a.copy(keys, nobody)  # type: ignore[arg-type]
     a.remove_batch(wanted)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from hypothesis import settings as tries
 from hypothesis import strategies as st
 
 from kvferry import Pieces
-from kvferry.errors import ClosedError, ForkedError, PeerError, RightsError, UsageError
+from kvferry.errors import ClosedError, Error, ForkedError, PeerError, RightsError, UsageError
 from kvferry.store import Answer, Limits, Store
+from kvferry.store.user import underway
 from kvferry.store.user.home import Home
 from kvferry.testing import spawn
 from kvferry.testing.process import Parent
@@ -212,7 +214,8 @@ def test_what_is_refused_moves_nothing(store: Store, setting: Setting) -> None:
 def test_nobody_commits_what_is_being_written(
     make: Callable[..., Setting], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Commit and drop wait for a write that is under way; writes do not wait for each other."""
+    """Commit and drop of a value wait for who writes to it, and for nobody else; writes do not wait
+    for each other."""
     setting = make()
     store, inside, go_on = setting.user, threading.Barrier(3), threading.Event()
     home: Any = type(setting.user._own.home)
@@ -223,23 +226,60 @@ def test_nobody_commits_what_is_being_written(
         assert go_on.wait(10)
         write_pieces(self, *arguments)
 
-    with store.draft(["a", "b"], [2, 1]) as draft, ThreadPoolExecutor(4) as threads:
-        draft.write([0, 1], [[b"--"], [b"-"]], [0, 0])
+    with store.draft(["a", "b", "c"], [2, 1, 1]) as draft, ThreadPoolExecutor(4) as threads:
+        draft.write([0, 1, 2], [[b"--"], [b"-"], [b"3"]], [0, 0, 0])
         monkeypatch.setattr(home, "write_pieces", slow)
         writes = [threads.submit(draft.write, [0], [[b"12"[i : i + 1]]], [i]) for i in range(2)]
         inside.wait(10)
-        ended: list[Future[Any]] = [
-            threads.submit(draft.commit, [0]),
-            threads.submit(draft.drop, [1]),
-        ]
-        assert not any(each.done() for each in ended)
-        assert not store.exists("a")
+        commit: Future[Any] = threads.submit(draft.commit, [0])
+        assert list(threads.submit(draft.commit, [2]).result(10)) == [Answer.STORED]
+        threads.submit(draft.drop, [1]).result(10)
+        assert not commit.done()
+        assert store.get_batch(["a", "c"]) == [None, b"3"]
         go_on.set()
         assert [each.result(10) for each in writes] == [None, None]
-        assert list(ended[0].result(10)) == [Answer.STORED]
-        ended[1].result(10)
+        assert list(commit.result(10)) == [Answer.STORED]
         monkeypatch.undo()
     assert store.get_batch(["a", "b"]) == [b"12", None]
+
+
+@pytest.mark.parametrize("way", ["mapped", "far"])
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_is_written_while_the_store_closes_is_given_to_nobody(
+    way: str, ends: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing waits for it and, when that lasts, leaves its place to nobody."""
+    monkeypatch.setattr(underway, "PATIENCE", 10.0 if ends else 0.1)
+    with settings(way, folder) as setting, ThreadPoolExecutor(2) as threads:
+        store, inside, go_on = setting.user, threading.Event(), threading.Event()
+        draft, home = store.draft(["key"], [400_000]), setting.user._own.home
+        write_pieces = home.write_pieces
+
+        def slow(*arguments: Any) -> None:
+            inside.set()
+            assert go_on.wait(10)
+            write_pieces(*arguments)
+
+        monkeypatch.setattr(home, "write_pieces", slow)
+        written = threads.submit(draft.write, [0], [[b"1" * 400_000]], [0])
+        assert inside.wait(10)
+        closed = threads.submit(store.close)
+        if ends:
+            assert not wait([closed], 0.05).done
+            go_on.set()
+            assert written.result(10) is None
+        closed.result(10)
+        with setting.another() as other:
+            keys = [f"other {at}" for at in range(10)]
+            assert other.put_batch(keys, [b"2" * 100_000] * 10).ok  # more than there is room for
+            before = other.get_batch(keys)
+            go_on.set()
+            with suppress(Error):  # at a distance there is no way any more
+                written.result(10)
+            assert other.get_batch(keys) == before
+            assert before.count(b"2" * 100_000) == 10 - before.count(None) == (10 if ends else 6)
+        with pytest.raises(ClosedError):
+            draft.write([0], [[b"1"]], [0])
 
 
 def test_a_write_that_fails_may_be_done_again(

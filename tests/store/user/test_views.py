@@ -144,6 +144,10 @@ def test_views_outlive_the_store(way: str, folder: Path) -> None:
             with pytest.raises(ClosedError):
                 store.view("key")
             if way == "mapped":
+                with setting.another() as other:
+                    assert other.remove("key")
+                    other.put_batch([f"other {at}" for at in range(300)], [b"\xee" * 4096] * 300)
+                assert bytes(block or b"") == VALUE
                 setting.owner.close()
                 assert bytes(block or b"") == VALUE
         del never, view

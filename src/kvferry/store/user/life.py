@@ -124,7 +124,8 @@ class Life:
     def close(self) -> None:
         """Leave. An embedded node ends, and what it stored is gone. Idempotent.
 
-        Blocks until what is under way is over. Views that are still in use keep their bytes.
+        Blocks until what is copied this moment is, for a second or so; what is even then, and views
+        that are still in use, keep their bytes until the process ends.
         """
         with self._lock:
             if self._over is not None:
