@@ -194,6 +194,7 @@ def test_what_it_held_falls_with_its_process_alone(apart: tuple[Child, str]) -> 
         assert held["held_lines"] == 1
         user.kill()
         until(lambda: node.ask("look")["users"] == 1)
+        until(lambda: not node.ask("look")["usage"]["deferred"])
     after = node.ask("look")
     assert after["held_lines"] == after["usage"]["deferred"] == after["usage"]["quarantined"] == 0
     until(lambda: node.ask("look")["descriptors"] == before["descriptors"])

@@ -61,3 +61,20 @@ def test_a_view_outlives_the_channel_it_was_taken_over(folder: Path) -> None:
         store.put("another", b"")
         until(lambda: len(node.members) == 2)
         until(lambda: node.figures()["usage"]["deferred"] == 0)
+
+
+def test_a_view_outlives_several_channels(folder: Path) -> None:
+    """The node takes the user for the same at first, and for another one later."""
+    with settings("mapped", folder) as setting:
+        store, node = setting.user, setting.node
+        store.put("kept", b"as it was" * 1000)
+        with store.view("kept") as block:
+            assert block is not None
+            break_channel(setting)
+            assert store.put("soon", b"")
+            break_channel(setting)
+            until(lambda: any(each.silent for each in node.members))
+            assert store.put("later", b"")
+            assert store.remove("kept")
+            store.put_batch([f"{n}" for n in range(200)], [b"?" * 9000] * 200)
+            assert bytes(block) == b"as it was" * 1000

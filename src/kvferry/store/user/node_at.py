@@ -184,6 +184,8 @@ class NodeAt:
         try:
             quiet = writer.end()
             writer.give_back()
+            for each in self._past:
+                each.leave(home)
             if quiet:
                 home.leave()
         except Error as error:
@@ -191,7 +193,8 @@ class NodeAt:
 
 
 class _Past(NamedTuple):
-    """A home whose channel is over, perhaps unknown to its node, which kept what it had."""
+    """A home whose channel is over, perhaps unknown to its node, which kept what it had. Of several
+    homes of one user each takes leave by itself, since the lines are all of theirs."""
 
     home: weakref.ref[Home]
     node: int
@@ -201,7 +204,7 @@ class _Past(NamedTuple):
         """Take leave of it, from a later home. False: something is still read there."""
         if self.node != home.joined.epoch:
             return True
-        if self.home() is not None and self.user != home.joined.user:
+        if self.home() is not None:
             return False
         with suppress(Error):
             home.ask(m.Leave(self.user), m.Told)
