@@ -37,7 +37,10 @@ def test_a_rival_is_a_name_and_a_python() -> None:
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
-    [(["nixl"], "unknown store 'nixl': know compat, mooncake, redis"), (["redis", "redis=/x"], "twice")],
+    [
+        (["nixl"], "unknown store 'nixl': know compat, mooncake, redis"),
+        (["redis", "redis=/x"], "twice"),
+    ],
 )
 def test_what_is_no_rival_is_refused(words: list[str], complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
