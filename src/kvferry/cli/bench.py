@@ -92,8 +92,8 @@ def bench(
     peer: Annotated[
         list[str] | None,
         typer.Option(
-            help="measure another package too: mooncake, nixl or, of a store, redis; "
-            "or NAME=PYTHON that has it"
+            help="measure another package too: mooncake, nixl or, of a store, redis, or compat, "
+            "which is ours through Mooncake's interface; or NAME=PYTHON that has it"
         ),
     ] = None,
     objects: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 __all__ = [
     "AXES",
@@ -124,8 +124,8 @@ class Axis(NamedTuple):
         return f"__{kind.name}_{self.rank}of{self.size}{cut}{owner}"
 
 
-def tp(rank: int, size: int, split_dim: int) -> Axis:
-    """The axis that cuts. Raises ValueError for what is no place in it."""
+def tp(rank: Any, size: Any, split_dim: Any) -> Axis:
+    """The axis that cuts, of what a caller says. Raises ValueError for what is no place in it."""
     numbers = (rank, size, split_dim)
     if not all(isinstance(number, int) and 0 <= number < LIMIT for number in numbers):
         raise ValueError(f"{numbers} are no rank, size and split_dim")
@@ -145,16 +145,16 @@ def axes_of(parallelism: object) -> tuple[Axis, ...]:
     return axes
 
 
-def _axis_of(said: object) -> Axis:
+def _axis_of(said: Any) -> Axis:
     name = str(getattr(said, "kind", "")).lower()
     if name not in _CODES:
         raise ValueError(f"{name!r} is no kind of axis")
     rank, size, cut = (getattr(said, what, None) for what in ("rank", "size", "split_dim"))
     if name == "tp":
-        return tp(rank, size, cut)  # type: ignore[arg-type]  # it looks at them
+        return tp(rank, size, cut)
     if cut is not None:
         raise ValueError(f"a {name} axis has no split_dim")
-    place = tp(rank, size, 0)  # type: ignore[arg-type]
+    place = tp(rank, size, 0)
     return Axis(_CODES[name], place.rank, place.size, None, _owner_of(said, _CODES[name]))
 
 
@@ -172,7 +172,7 @@ def partition_of(writer: object) -> Axis:
     """The part of a whole tensor to store, of anything with rank, size and split_dim. Raises
     ValueError."""
     rank, size, cut = (getattr(writer, what, None) for what in ("rank", "size", "split_dim"))
-    return tp(rank, size, cut)  # type: ignore[arg-type]
+    return tp(rank, size, cut)
 
 
 def cut_of(axes: tuple[Axis, ...]) -> Axis | None:

@@ -8,6 +8,7 @@ u64   bytes of the index, little endian
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import struct
@@ -15,7 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -83,11 +84,11 @@ class TensorFiles(WholeTensors):
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
+def _replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that is there when it is complete, and not before."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
         try:
-            yield file  # type: ignore[misc]
+            yield file
             file.flush()
             os.replace(file.name, path)
         except BaseException:
@@ -95,7 +96,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
             raise
 
 
-def _write(file: BinaryIO, name: str, found: Stored) -> None:
+def _write(file: IO[bytes], name: str, found: Stored) -> None:
     if name == METADATA:
         raise ValueError(f"no tensor is called {METADATA}")
     dtype, shape = found.header.dtype, found.elements.shape
@@ -111,7 +112,7 @@ def _write(file: BinaryIO, name: str, found: Stored) -> None:
     file.write(bytes_of(found.elements).data)
 
 
-def _read(file: BinaryIO, key: str | None) -> Stored:
+def _read(file: io.BufferedReader, key: str | None) -> Stored:
     """Raises ValueError for what is no such file, before memory is taken for what it claims."""
     length = os.fstat(file.fileno()).st_size
     head = file.read(LENGTH.size)
@@ -123,7 +124,7 @@ def _read(file: BinaryIO, key: str | None) -> Stored:
     header, offset = _placed(name, entry, length - begin)
     memory = np.empty(header.nbytes, np.uint8)
     file.seek(begin + offset)
-    if file.readinto(memory.data) != header.nbytes:  # type: ignore[attr-defined]
+    if file.readinto(memory.data) != header.nbytes:
         raise ValueError(f"{name} was cut off")
     return Stored(header, elements_at(memory, header.dtype, header.shape))
 
