@@ -30,11 +30,6 @@ adopt(os.environ)
 FAILED = pytest.StashKey[bool]()
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Of `-n auto`: one more than processors, since many tests wait for time or for a process."""
-    return (os.cpu_count() or 1) + 1
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _private_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, ...]]:
     """Runtime, state and temporary files in folders of this run; yields those that must stay empty.

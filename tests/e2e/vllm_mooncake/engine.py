@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -47,6 +49,7 @@ class Engine:
                 stderr=subprocess.STDOUT,
                 env=env | settings,
                 pass_fds=[write],
+                start_new_session=True,
             )
         os.close(write)
         self._answers = os.fdopen(read)
@@ -63,8 +66,9 @@ class Engine:
         return self._answer()
 
     def kill(self) -> None:
-        """What it runs ends with it, as its pipes do."""
-        self._process.kill()
+        """With all that vLLM has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def _answer(self) -> dict[str, Any]:
@@ -87,6 +91,7 @@ class Engine:
         try:
             self._process.wait(60)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            pass
+        finally:
+            self.kill()
         self._answers.close()

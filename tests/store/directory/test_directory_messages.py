@@ -147,3 +147,9 @@ def test_more_than_a_message_may_name() -> None:
             it.name(m.Name(b"", bytes(16 * count), names, True), 0)
     with pytest.raises(UsageError):
         m.decode_request(msgspec.msgpack.encode({"type": "list", "space": bytes(65), "after": 0}))
+
+
+def test_pages_that_never_end_are_refused() -> None:
+    again = m.Listed(7, m.texts_of([]), 0)
+    with pytest.raises(PeerError, match="same page"):
+        list(pages(lambda *_: again, b""))

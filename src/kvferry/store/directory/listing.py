@@ -18,7 +18,8 @@ NAME = 2  # bytes of a length
 
 def pages(ask: Ask, space: bytes) -> Iterator[list[str | bytes]]:
     """Of one namespace. Raises UsageError (names) where none are kept, PeerError (no_directory)
-    when no directory answers, and (changed) when another one leads than did at the beginning."""
+    when no directory answers, (changed) when another one leads than did at the beginning, and
+    (protocol) for pages that cannot be."""
     term, after = None, 0
     while True:
         try:
@@ -35,6 +36,8 @@ def pages(ask: Ask, space: bytes) -> Iterator[list[str | bytes]]:
             yield names
         if told.after is None:
             return
+        if told.after <= after:
+            raise PeerError("a directory told the same page again", cause="protocol")
         after = told.after
 
 
