@@ -7,6 +7,7 @@ with kvferry.Engine("127.0.0.1:26000") as engine:
     report = peer.write(batch)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import errors
@@ -60,22 +61,16 @@ __all__ = [
 ]
 
 
+# What not everybody pays for, by the module that has it.
+_LATER = {
+    "Pieces": "store",
+    "Store": "store",
+    "codecs": "store",
+    "follow": "store.directory.following",
+}
+
+
 def __getattr__(name: str) -> Any:
-    """What not everybody pays for."""
-    if name == "Store":
-        from .store import Store
-
-        return Store
-    if name == "Pieces":
-        from .store import Pieces
-
-        return Pieces
-    if name == "follow":
-        from .store.directory.following import follow
-
-        return follow
-    if name == "codecs":
-        from .store import codecs
-
-        return codecs
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
