@@ -34,6 +34,13 @@ def test_where_the_token_lies() -> None:
     assert from_environment({"XDG_STATE_HOME": ""}).token_file.is_absolute()
 
 
+@pytest.mark.parametrize("given", [{}, {"XDG_CACHE_HOME": ""}])
+def test_where_downloads_are_kept(given: dict[str, str]) -> None:
+    assert from_environment({"XDG_CACHE_HOME": "/c"}).cache == Path("/c/kvferry")
+    by_default = Path.home() / ".cache" / "kvferry"
+    assert from_environment(given).cache == by_default == Options(token_file=Path("/t")).cache
+
+
 def test_a_token_is_its_bytes() -> None:
     assert from_environment({"KVFERRY_TOKEN": "schlüssel"}).token == "schlüssel".encode()
 

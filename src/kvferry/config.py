@@ -30,6 +30,7 @@ KVFERRY_HIXL          lets the vendor's engine move bytes, where its Python modu
                       own name, "ip:port", or 1 for a free port on loopback; default: 0, not at all
 KVFERRY_HIXL_OPTIONS  what it is initialised with, a JSON object of strings; default: {}
 XDG_RUNTIME_DIR       where this host's node has its socket, "kvferry"; default: there is none
+XDG_CACHE_HOME        where what was downloaded is kept, "kvferry"; default: ~/.cache
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .errors import UsageError
@@ -86,6 +87,7 @@ class Options:
     hixl          name of the vendor's engine, "ip:port", or "1": on loopback; None: there is none
     hixl_options  what it is initialised with, a JSON object of strings
     node_socket   where this host's node listens, if it has one
+    cache         folder of what was downloaded, and may be again
     """
 
     token_file: Path
@@ -115,6 +117,7 @@ class Options:
     hixl: str | None = None
     hixl_options: str = "{}"
     node_socket: Path | None = None
+    cache: Path = field(default_factory=lambda: _cache({}))
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
@@ -147,6 +150,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
         hixl=_unless_off(environ.get("KVFERRY_HIXL")),
         hixl_options=environ.get("KVFERRY_HIXL_OPTIONS") or "{}",
         node_socket=_node_socket(environ),
+        cache=_cache(environ),
     )
 
 
@@ -167,6 +171,11 @@ def _file(environ: Mapping[str, str], name: str) -> Path | None:
 def _node_socket(environ: Mapping[str, str]) -> Path | None:
     runtime = environ.get("XDG_RUNTIME_DIR")
     return Path(runtime) / "kvferry" if runtime else None
+
+
+def _cache(environ: Mapping[str, str]) -> Path:
+    cache = environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "kvferry"
 
 
 def _copy_engines(environ: Mapping[str, str]) -> int:

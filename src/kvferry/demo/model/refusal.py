@@ -1,0 +1,18 @@
+"""Why a file is refused, and what a missing package is called."""
+
+from __future__ import annotations
+
+from ...errors import UsageError
+
+__all__ = ["missing", "refused"]
+
+
+def refused(what: str) -> UsageError:
+    """About the contents of a model's file."""
+    return UsageError(f"not a model that can be run: {what}", cause="model_file")
+
+
+def missing(package: str) -> UsageError:
+    return UsageError(
+        f"the demo needs the package {package}: pip install 'kvferry[demo]'", cause="demo_extra"
+    )

@@ -1,0 +1,37 @@
+"""The demonstration's own model, where it has been downloaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kvferry.config import from_environment
+from kvferry.demo.model import generate, load
+from kvferry.demo.model.fetch import SMOLLM2
+
+pytestmark = pytest.mark.slow
+
+# What transformers makes of the same file in float32, greedily.
+GOATS = """504 2388 436 4054 690 260 15361 28 17462 253 10908 14654 690 260 14055 2399 282 22317 581
+22340 926 30 378 2139 282 17224 284 2477 4412 260 1512 347 253 1528 282 22088 284 24133 932 11930"""
+
+
+@pytest.fixture
+def path() -> Path:
+    path = from_environment().cache / SMOLLM2.name
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    return path
+
+
+def test_it_says_what_transformers_says(path: Path) -> None:
+    model, tokenizer = load(path)
+    assert model.revision == SMOLLM2.sha256
+    asked = tokenizer.chat(
+        [{"role": "user", "content": "Write a story about a ferry of 12 goats."}]
+    )
+    assert list(generate(model, asked, 40)) == [int(token) for token in GOATS.split()]
+    asked = tokenizer.chat([{"role": "user", "content": "What is the capital of France?"}])
+    said = tokenizer.decode(generate(model, asked, 20, tokenizer.stops))
+    assert said == "The capital of France is Paris."
