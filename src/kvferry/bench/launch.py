@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -44,12 +44,14 @@ class Process:
     """A process of ours that answers lines with lines.
 
     In a session of its own, so that an interrupt from the keyboard comes to us alone.
+
+    settings  of its environment, "NAME=value"
     """
 
-    def __init__(self, module: str, name: str) -> None:
+    def __init__(self, module: str, name: str, settings: Sequence[str] = ()) -> None:
         self._name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            ["env", *settings, sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

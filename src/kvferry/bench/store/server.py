@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["Server", "find_program", "free_port"]
+__all__ = ["Server", "end_with_parent", "find_program", "free_port"]
 
 PR_SET_PDEATHSIG = 1
 START_SECONDS = 20.0
@@ -28,7 +28,7 @@ class Server:
 
     def __init__(self, command: Sequence[str], folder: str, ready: Callable[[], bool]) -> None:
         self._process = subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, preexec_fn=_end_with_parent
+            command, cwd=folder, stdin=subprocess.DEVNULL, preexec_fn=end_with_parent
         )
         end = time.monotonic() + START_SECONDS
         while not ready():
@@ -65,5 +65,6 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """In a child, before it becomes the program: it does not outlive who started it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,289 @@
+"""A small inference engine: blocks, continuous batching, load or compute.
+
+    add        a request waits
+    step       1. those that wait get blocks, and what the own blocks or the store have of them;
+                  a long rest is asked of another worker, if there is one
+               2. each running one gets a share of the step: one token, or a chunk of its prompt
+               3. one pass of the model over all of them
+               4. tokens are told; who is done leaves its blocks, and its prefix to the store
+    arrived    another worker has written the rest
+    alone      it will not
+
+One thread; what it finds out it says, as messages.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from ...errors import Error, NotQuiet, UsageError
+from ...paged import BlockManager, PrefixHash
+from ...paged.ids import blocks_for
+from ..model import Llama
+from .attending import Part, attending
+from .costs import Costs
+from .messages import Finished, Given, Pushed, Said, Unpushed, Wanted
+from .pages import Array, Pages
+from .prefixes import Prefixes
+from .schedule import fits, shares
+from .sequence import Sequence, State
+
+__all__ = ["MiniEngine"]
+
+SHORT = 64  # tokens; to compute so few is quicker than to ask somebody
+
+
+class MiniEngine:
+    """chunk   tokens of a step, at most
+    say     is told what happens
+    clock   in seconds
+    """
+
+    def __init__(
+        self,
+        model: Llama,
+        pages: Pages,
+        prefixes: Prefixes,
+        say: Callable[[Said], None],
+        *,
+        chunk: int = 512,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        record = pages.record
+        self.manager = BlockManager(
+            pages.blocks, PrefixHash(record.block_tokens, identity=record.identity)
+        )
+        self.costs = Costs()
+        self._model, self._pages, self._prefixes = model, pages, prefixes
+        self._say, self._chunk, self._clock = say, chunk, clock
+        self._waiting: deque[Sequence] = deque()
+        self._arriving: dict[str, Sequence] = {}
+        self._running: list[Sequence] = []
+
+    # ---- what happens to requests ----
+
+    def add(self, sequence: Sequence) -> None:
+        """Raises UsageError (tokens) for one that can never be served whole."""
+        longest = len(sequence.request) + sequence.most
+        room = (self._pages.blocks - 1) * self.manager.block_tokens
+        limit = min(room, self._model.config.context)
+        if longest > limit:
+            raise UsageError(f"{longest} tokens with the answer, of {limit}", cause="tokens")
+        self._waiting.append(sequence)
+
+    def arrived(self, name: str, token: int) -> None:
+        """All KV of its prompt is in its blocks, and this token follows."""
+        sequence = self._arriving.pop(name)
+        sequence.move("arrived")
+        self._take(sequence, sequence.left)
+        self._running.append(sequence)
+        self._give(sequence, token)
+
+    def alone(self, name: str) -> None:
+        """Nobody writes to its blocks: what is missing is computed here."""
+        sequence = self._arriving.pop(name, None)
+        if sequence is not None:
+            sequence.move("alone")
+            self._running.append(sequence)
+
+    def forget(self) -> bool:
+        """Nothing is found in the own blocks any more. False: somebody uses them."""
+        return self.manager.reset_prefix_cache()
+
+    # ---- a step ----
+
+    def step(self) -> bool:
+        """False: there is nothing to do before something else happens."""
+        self._admit()
+        parts = self._parts()
+        if not parts:
+            return False
+        begin = self._clock()
+        logits = self._compute(parts)
+        self._charge(parts, self._clock() - begin)
+        complete = [sequence for sequence, _ in parts if not sequence.left]
+        for sequence, row in zip(complete, logits, strict=True):
+            self._give(sequence, int(np.argmax(row)))
+        return True
+
+    def _admit(self) -> None:
+        while self._waiting and self._begin(self._waiting[0]):
+            self._waiting.popleft()
+
+    def _parts(self) -> list[tuple[Sequence, Part]]:
+        """Of this step, with room for each. Who comes later yields to who came earlier."""
+        given = shares([sequence.left for sequence in self._running], self._chunk)
+        parts, row = [], 0
+        for sequence, count in list(zip(self._running, given, strict=True)):
+            if count and sequence.state is State.RUNNING and self._room(sequence, count):
+                parts.append((sequence, self._part(sequence, count, row)))
+                row += count
+        return parts
+
+    def _part(self, sequence: Sequence, count: int, row: int) -> Part:
+        stop = sequence.request.computed
+        table = self.manager.table(sequence.request)
+        blocks = table.blocks[: blocks_for(stop, table.block_tokens)].copy()
+        slots = table.slots(stop - count, stop)
+        return Part(slice(row, row + count), stop - count, stop, blocks, slots)
+
+    def _compute(self, parts: list[tuple[Sequence, Part]]) -> Array:
+        """Logits of those whose tokens all have KV then."""
+        tokens = [sequence.request.tokens[part.start : part.stop] for sequence, part in parts]
+        positions = [np.arange(part.start, part.stop) for _, part in parts]
+        last = [part.rows.stop - 1 for sequence, part in parts if not sequence.left]
+
+        def written(layer: int) -> None:
+            for sequence, part in parts:
+                if sequence.push is not None:
+                    sequence.push.written(layer, part.blocks, part.stop)
+
+        attend = attending(self._pages, [part for _, part in parts], written)
+        return self._model.forward(np.concatenate(tokens), np.concatenate(positions), attend, last)
+
+    def _charge(self, parts: list[tuple[Sequence, Part]], seconds: float) -> None:
+        rows = parts[-1][1].rows.stop
+        self.costs.computed(rows, seconds)
+        for sequence, part in parts:
+            count = part.stop - part.start
+            sequence.account.computed += count
+            sequence.account.computed_seconds += seconds * count / rows
+
+    # ---- blocks ----
+
+    def _begin(self, sequence: Sequence) -> bool:
+        """Give it blocks, and KV as far as there is some. False: there is no room yet."""
+        request = sequence.request
+        needed = blocks_for(len(request), self.manager.block_tokens)
+        promised = sum(
+            self.manager.table(each.request).missing(len(each.request)) for each in self._running
+        )
+        if not fits(needed, self.manager.pool.free_blocks, promised):
+            return False
+        if sequence.swapped:
+            return self._swap_in(sequence)
+        return self._find(sequence)
+
+    def _find(self, sequence: Sequence) -> bool:
+        request, size = sequence.request, self.manager.block_tokens
+        hit = self.manager.get_computed_blocks(request)
+        behind = request.hashes[len(hit.blocks) : (len(request) - 1) // size]
+        there = self._prefixes.has(behind)
+        if there and not self.costs.loading_pays():
+            there = 0
+        asks = sequence.helped and len(request) - hit.tokens - there * size > SHORT
+        external = len(request) - hit.tokens if asks else there * size
+        kept = self.manager.allocate_slots(request, 0, hit=hit, external=external, delay_cache=True)
+        if kept is None:
+            return False
+        sequence.account.found = hit.tokens
+        known = hit.tokens + self._load(sequence, len(hit.blocks), there)
+        self.manager.rewind(request, known)
+        self.manager.cache_blocks(request, known)
+        if asks:
+            self._ask(sequence)
+        else:
+            sequence.move("begin")
+            self._running.append(sequence)
+        return True
+
+    def _load(self, sequence: Sequence, first: int, count: int) -> int:
+        """Tokens of so many blocks that the store has, from block `first` on."""
+        if not count:
+            return 0
+        request, size = sequence.request, self.manager.block_tokens
+        blocks = self.manager.table(request).blocks[first : first + count]
+        begin = self._clock()
+        got = self._prefixes.load(request.hashes[first : first + count], blocks) * size
+        seconds = self._clock() - begin
+        self.costs.loaded(got, seconds)
+        account = sequence.account
+        account.loaded += got
+        account.loaded_bytes += got // size * self._pages.record.page_bytes
+        account.loaded_seconds += seconds
+        account.missing += count * size - got
+        return got
+
+    def _ask(self, sequence: Sequence) -> None:
+        sequence.move("await")
+        sequence.helped = False
+        self._arriving[sequence.name] = sequence
+        blocks = self.manager.table(sequence.request).blocks
+        self._say(Wanted(sequence.name, sequence.request.computed, blocks.tolist()))
+
+    def _room(self, sequence: Sequence, count: int) -> bool:
+        """Make some: the last that came leave their blocks. False: it had to leave itself."""
+        while not self._take(sequence, count):
+            last = self._running[-1]
+            self._preempt(last)
+            if last is sequence:
+                return False
+        return True
+
+    def _take(self, sequence: Sequence, count: int) -> bool:
+        taken = self.manager.allocate_slots(sequence.request, count)
+        if taken is None:
+            return False
+        self._pages.copy(taken.copies)
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self._running.remove(sequence)
+        sequence.move("preempt")
+        sequence.account.preempted += 1
+        sequence.swapped = self._prefixes.swap_out(self.manager, sequence.request)
+        self._waiting.appendleft(sequence)
+
+    def _swap_in(self, sequence: Sequence) -> bool:
+        restored = self._prefixes.swap_in(self.manager, sequence.request, sequence.swapped)
+        if restored is None:
+            return False
+        sequence.swapped = 0
+        if not restored:
+            self.manager.free(sequence.request)
+            return self._find(sequence)
+        sequence.move("begin")
+        self._running.append(sequence)
+        return True
+
+    # ---- tokens ----
+
+    def _give(self, sequence: Sequence, token: int) -> None:
+        if sequence.push is not None:
+            self._hand_over(sequence, token)
+            self._end(sequence)
+            return
+        if token not in sequence.stops:
+            sequence.request.append([token])
+            sequence.given += 1
+            self._say(Given(sequence.name, token))
+        if token in sequence.stops or sequence.given == sequence.most:
+            self._end(sequence)
+            self._say(Finished(sequence.name, sequence.account))
+
+    def _hand_over(self, sequence: Sequence, token: int) -> None:
+        assert sequence.push is not None
+        push = sequence.push
+        try:
+            hops = push.finish(sequence.name, token)
+        except NotQuiet:
+            raise
+        except Error as error:
+            self._say(Unpushed(sequence.name, str(error)))
+            return
+        path = str(push.channel.path)
+        self._say(Pushed(sequence.name, push.since, path, hops, sequence.account))
+
+    def _end(self, sequence: Sequence) -> None:
+        """Its full blocks go to the store, and are found here until they are handed out."""
+        sequence.move("end")
+        self._running.remove(sequence)
+        request = sequence.request
+        full = request.computed // self.manager.block_tokens
+        blocks = self.manager.table(request).blocks[:full]
+        self._prefixes.save(request.hashes[:full], blocks)
+        self.manager.free(request)

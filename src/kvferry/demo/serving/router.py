@@ -1,0 +1,164 @@
+"""Which worker does what: decisions alone, without processes.
+
+Each request goes to the worker that decodes. What that one wants computed goes to the one that
+prefills, as long as it lives; where it fails, decoding goes on alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ...errors import PeerError
+from .messages import (
+    Account,
+    Alone,
+    Failed,
+    Finished,
+    Given,
+    Hop,
+    Order,
+    Plain,
+    Prefill,
+    Pushed,
+    Ready,
+    Said,
+    Serve,
+    Unpushed,
+    Wanted,
+)
+
+__all__ = ["DECODE", "PREFILL", "Ask", "Router", "Turn"]
+
+PREFILL, DECODE = "prefill", "decode"
+
+
+class Ask(NamedTuple):
+    """A prompt, and how many tokens may follow, up to one of those that stop."""
+
+    name: str
+    tokens: list[int]
+    most: int
+    stops: frozenset[int] = frozenset()
+
+
+@dataclass
+class Turn:
+    """What became of an Ask. Points in time are seconds of the monotonic clock.
+
+    given     tokens
+    times     when each of them came
+    account   of the worker that decoded; prefilled: of the one that prefilled, if it did
+    since, hops, path   handing over: when it computed first, and each layer's way
+    troubles  what failed on the way, and was made good
+    """
+
+    ask: Ask
+    begin: float
+    given: list[int] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    account: Account = field(default_factory=Account)
+    prefilled: Account | None = None
+    since: float = 0.0
+    hops: list[Hop] = field(default_factory=list)
+    path: str = ""
+    troubles: list[str] = field(default_factory=list)
+    done: bool = False
+
+    @property
+    def first(self) -> float:
+        """Seconds to the first token."""
+        return self.times[0] - self.begin
+
+
+class Router:
+    """post  carries an order to the worker of this name"""
+
+    def __init__(self, post: Callable[[str, Order], None]) -> None:
+        self.turns: dict[str, Turn] = {}
+        self.addresses: dict[str, str] = {}
+        self.loading: dict[str, float] = {}
+        self._post = post
+        self._prefilling: set[str] = set()
+        self._plain: dict[str, set[str]] = {PREFILL: set(), DECODE: set()}
+        self._gone: set[str] = set()
+
+    def ask(self, ask: Ask, now: float) -> Turn:
+        turn = self.turns[ask.name] = Turn(ask, now)
+        helped = PREFILL not in self._gone
+        self._post(DECODE, Serve(ask.name, ask.tokens, ask.most, sorted(ask.stops), helped))
+        return turn
+
+    def plain(self, worker: str, ask: Ask, now: float) -> Turn:
+        """Without blocks, store and peer. Raises PeerError when the worker is gone."""
+        if worker in self._gone:
+            raise PeerError(f"the {worker} worker ended", cause="worker")
+        turn = self.turns[ask.name] = Turn(ask, now)
+        self._plain[worker].add(ask.name)
+        self._post(worker, Plain(ask.name, ask.tokens, ask.most, sorted(ask.stops)))
+        return turn
+
+    def heard(self, worker: str, said: Said, now: float) -> None:
+        """Raises PeerError for a worker that cannot begin, or a request that is not served."""
+        _HEARD[type(said)](self, worker, said, now)
+
+    def ended(self, worker: str) -> None:
+        """Raises PeerError when nothing can go on without it."""
+        self._gone.add(worker)
+        if worker == DECODE or self._plain[worker] or worker not in self.addresses:
+            raise PeerError(f"the {worker} worker ended", cause="worker")
+        for name in sorted(self._prefilling):
+            self._go_on_alone(name, "the prefill worker ended", gone=True)
+
+    def _ready(self, worker: str, said: Ready, now: float) -> None:
+        self.addresses[worker] = said.address
+        self.loading[worker] = said.seconds
+
+    def _wanted(self, worker: str, said: Wanted, now: float) -> None:
+        ask = self.turns[said.name].ask
+        self._prefilling.add(said.name)
+        if PREFILL in self._gone:
+            self._go_on_alone(said.name, "there is no prefill worker", gone=True)
+            return
+        to = self.addresses[DECODE]
+        self._post(PREFILL, Prefill(said.name, ask.tokens, said.start, said.blocks, to))
+
+    def _pushed(self, worker: str, said: Pushed, now: float) -> None:
+        turn = self.turns[said.name]
+        self._prefilling.discard(said.name)
+        turn.prefilled, turn.since = said.account, said.since
+        turn.hops, turn.path = said.hops, said.path
+
+    def _unpushed(self, worker: str, said: Unpushed, now: float) -> None:
+        self._go_on_alone(said.name, said.why, gone=False)
+
+    def _given(self, worker: str, said: Given, now: float) -> None:
+        turn = self.turns[said.name]
+        turn.given.append(said.token)
+        turn.times.append(now)
+
+    def _finished(self, worker: str, said: Finished, now: float) -> None:
+        turn = self.turns[said.name]
+        turn.account = said.account or turn.account
+        turn.done = True
+        self._plain[worker].discard(said.name)
+
+    def _failed(self, worker: str, said: Failed, now: float) -> None:
+        raise PeerError(f"the {worker} worker: {said.why}", cause="worker")
+
+    def _go_on_alone(self, name: str, why: str, gone: bool) -> None:
+        self._prefilling.discard(name)
+        self.turns[name].troubles.append(why)
+        self._post(DECODE, Alone(name, gone))
+
+
+_HEARD: dict[type, Callable[[Router, str, Any, float], None]] = {
+    Ready: Router._ready,
+    Wanted: Router._wanted,
+    Pushed: Router._pushed,
+    Unpushed: Router._unpushed,
+    Given: Router._given,
+    Finished: Router._finished,
+    Failed: Router._failed,
+}

@@ -1,0 +1,89 @@
+"""Handing over between two engines: each block of each layer once, nothing of another layout."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+import kvferry as kf
+from kvferry.demo.serving.messages import Arrived
+from kvferry.demo.serving.pages import Pages, pages_of
+from kvferry.demo.serving.push import NOTIFICATION, Push
+from kvferry.errors import Error, UsageError
+from kvferry.paged import LayoutRecord
+
+RECORD = LayoutRecord("m", "r", layers=3, heads=2, head_dim=4, dtype="float32", block_tokens=4)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 4, 7, 30])
+@pytest.mark.parametrize("start", [0, 8])
+def test_what_is_computed_in_chunks_arrives_whole(chunk: int, start: int) -> None:
+    prompt = 30
+    random = np.random.default_rng(chunk)
+    with kf.Engine("127.0.0.1:0") as theirs, kf.Engine() as ours:
+        here, there = Pages(ours, RECORD, 20), Pages(theirs, RECORD, 16)
+        channel = ours.connect(theirs.addresses[0])
+        our_blocks, their_blocks = random.permutation(20)[:8], random.permutation(16)[:8]
+        push = Push(channel, here.memory, pages_of(channel), their_blocks, start, prompt)
+        kv = random.standard_normal(here.layers[:, our_blocks].shape, np.float32)
+        here.layers[:, our_blocks[: start // 4]] = kv[:, : start // 4]
+        for begin in range(start, prompt, chunk):
+            stop = min(begin + chunk, prompt)
+            for layer in range(3):
+                for token in range(begin, stop):
+                    block, offset = divmod(token, 4)
+                    here.layers[layer, our_blocks[block], :, offset] = kv[layer, block, :, offset]
+                push.written(layer, our_blocks, stop)
+        hops = push.finish("a", 17)
+        (said,) = theirs.notifications(timeout=5)
+        assert said.name == NOTIFICATION
+        assert msgspec.json.decode(said.message, type=Arrived) == Arrived("a", 17)
+        got, first = there.layers[:, their_blocks], start // 4
+        np.testing.assert_array_equal(got[:, first:7], kv[:, first:7])
+        np.testing.assert_array_equal(got[:, 7, :, :2], kv[:, 7, :, :2])
+        assert sum(hop.bytes for hop in hops) == (8 - first) * RECORD.page_bytes
+        del got, here, there
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("revision", "s"), ("dtype", "int8"), ("heads", 1), ("block_tokens", 2)]
+)
+def test_refuses_another_layout(field: str, value: object) -> None:
+    other = replace(RECORD, **{field: value})
+    with kf.Engine("127.0.0.1:0") as theirs, kf.Engine() as ours:
+        region = theirs.allocate("kv", 1 << 16)
+        said = msgspec.json.encode((4, msgspec.Raw(other.encode())))
+        theirs.serve("kv layout", lambda _: said)
+        here = Pages(ours, RECORD, 4)
+        channel = ours.connect(theirs.addresses[0])
+        with pytest.raises(UsageError, match=field):
+            Push(channel, here.memory, pages_of(channel), np.array([1]), 0, 4)
+        del here, region
+
+
+def test_refuses_blocks_that_are_not_there() -> None:
+    with kf.Engine("127.0.0.1:0") as theirs, kf.Engine() as ours:
+        there, here = Pages(theirs, RECORD, 4), Pages(ours, RECORD, 4)
+        channel = ours.connect(theirs.addresses[0])
+        with pytest.raises(UsageError, match="4"):
+            Push(channel, here.memory, pages_of(channel), np.array([1, 4]), 0, 8)
+        del here, there
+
+
+def test_a_peer_that_is_gone_is_told_at_the_end() -> None:
+    with kf.Engine() as ours:
+        here = Pages(ours, RECORD, 4)
+        with kf.Engine("127.0.0.1:0") as theirs:
+            there = Pages(theirs, RECORD, 4)
+            channel = ours.connect(theirs.addresses[0])
+            push = Push(channel, here.memory, pages_of(channel), np.array([1, 2]), 0, 8)
+            push.written(0, np.array([1, 2]), 8)
+            del there
+        for layer in (1, 2):
+            push.written(layer, np.array([1, 2]), 8)
+        with pytest.raises(Error):
+            push.finish("a", 1)
+        del here
