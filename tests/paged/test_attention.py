@@ -11,7 +11,7 @@ import pytest
 from kvferry.errors import UsageError
 from kvferry.paged import attention, dense_attention, paged_attention, paged_latent_attention
 
-SIZE, BLOCKS = 4, 90
+SIZE, BLOCKS = 4, 110
 
 
 def laid(rows: Any, blocks: Any) -> Any:
@@ -73,15 +73,41 @@ def test_a_latent_equals_the_keys_and_values_that_are_made_of_it(window: int | N
     np.testing.assert_allclose(out, expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("wrong", [(3, 4, 5), (3, 4), (2, 4, 6), (1, 4, 5)])
+def test_refuses_what_does_not_make_keys(wrong: tuple[int, ...]) -> None:
+    shapes = [(1, 2, 4), (1, 2, 3), (4, SIZE, 8), (2, 4, 5), (2, 6, 5)]
+    right: list[Any] = [*map(np.zeros, shapes), [1], 3]
+    paged_latent_attention(*right)
+    for at in (3, 4):
+        given = [*right[:at], np.zeros(wrong), *right[at + 1 :]]
+        with pytest.raises(UsageError):
+            paged_latent_attention(*given)
+
+
+@pytest.mark.parametrize("window", [None, 1, 100, 300])
+def test_many_queries_over_many_blocks(window: int | None) -> None:
+    """More of both than look, or are looked at, together."""
+    tokens, count = attention.LOT * SIZE + 37, 2 * attention.ROWS + 5
+    random = np.random.default_rng(3)
+    keys, values = (random.standard_normal((tokens, 2, 8), np.float32) for _ in range(2))
+    queries = random.standard_normal((count, 4, 8), np.float32)
+    blocks = random.permutation(-(-tokens // SIZE))
+    out = paged_attention(
+        queries, laid(keys, blocks), laid(values, blocks), blocks, tokens, window=window
+    )
+    expected = dense_attention(queries, keys, values, window=window)
+    np.testing.assert_allclose(out, expected, atol=1e-5, rtol=0)
+
+
 def test_large_scores_and_half_numbers() -> None:
     random = np.random.default_rng(2)
-    keys, values = (random.standard_normal((200, 1, 8)).astype(np.float16) for _ in range(2))
+    keys, values = (random.standard_normal((400, 1, 8)).astype(np.float16) for _ in range(2))
     queries = (100 * random.standard_normal((3, 2, 8))).astype(np.float16)
-    blocks = np.arange(50)
-    out = paged_attention(queries, laid(keys, blocks), laid(values, blocks), blocks, 200, scale=1.0)
+    blocks = np.arange(100)
+    out = paged_attention(queries, laid(keys, blocks), laid(values, blocks), blocks, 400, scale=1.0)
     expected = dense_attention(queries, keys, values, scale=1.0)
     np.testing.assert_allclose(out, expected, atol=1e-5, rtol=0)
-    assert attention.LOT < 50
+    assert attention.LOT < 100
 
 
 @pytest.mark.parametrize(

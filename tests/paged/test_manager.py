@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -167,6 +168,13 @@ def test_names_of_hashes_end_as_they_are() -> None:
             lambda m, r: m.allocate_slots(m.request("x", [9] * 9), 1, hit=Hit(np.array([1]), 4)),
             "hit",
         ),
+        (
+            lambda m, r: m.allocate_slots(m.request("x", [9] * 9), 1, hit=Hit(np.array([99]), 4)),
+            "blocks",
+        ),
+        (lambda m, r: m.allocate_slots(m.request("x", [9] * 9), 1.5), "tokens"),
+        (lambda m, r: m.allocate_slots(m.request("0", [9] * 9), 9), "request"),
+        (lambda m, r: m.free(m.request("0", [9] * 9)), "request"),
         (lambda m, r: m.cache_blocks(r, 11), "tokens"),
         (lambda m, r: m.cache_blocks(m.request("x", [1]), 0), "request"),
         (lambda m, r: m.rewind(r, 11), "tokens"),
@@ -178,6 +186,10 @@ def test_names_of_hashes_end_as_they_are() -> None:
         (lambda m, r: BlockPool(1), "blocks"),
         (lambda m, r: BlockPool(1 << 40), "blocks"),
         (lambda m, r: m.pool.allocate(-1), "blocks"),
+        (lambda m, r: m.pool.allocate(1.5), "blocks"),
+        (lambda m, r: BlockPool(9, PrefixCache(m.hashing, 8)), "blocks"),
+        (lambda m, r: m.table(r).shorten(-1), "tokens"),
+        (lambda m, r: m.pool.touch([[1], [2, 3]]), "blocks"),
         (lambda m, r: m.pool.touch([9]), "blocks"),
         (lambda m, r: m.pool.touch([-1]), "blocks"),
         (lambda m, r: m.pool.touch([4, 4]), "blocks"),
@@ -203,6 +215,23 @@ def test_refuses_and_changes_nothing(
     assert manager.check_integrity() == []
 
 
+def test_a_window_that_reaches_beyond_the_beginning_lets_nothing_go(manager: BlockManager) -> None:
+    request = begun(manager, "0", list(range(20)))
+    before = seen(manager)
+    manager.table(request).let_go(len(request) - 26)
+    assert seen(manager) == before
+
+
+def test_who_has_blocks_hits_nothing(manager: BlockManager) -> None:
+    request = begun(manager, "0", list(range(10)))
+    manager.rewind(request, 0)
+    manager.free(begun(manager, "1", list(range(10))))
+    hit = manager.get_computed_blocks(request)
+    assert hit == NO_HIT
+    assert manager.allocate_slots(request, 10, hit=hit) is not None
+    assert manager.check_integrity() == []
+
+
 def test_a_hit_that_was_handed_out_meanwhile_is_refused(manager: BlockManager) -> None:
     manager.free(begun(manager, "0", list(range(10))))
     request = manager.request("1", list(range(10)))
@@ -210,6 +239,27 @@ def test_a_hit_that_was_handed_out_meanwhile_is_refused(manager: BlockManager) -
     begun(manager, "2", list(range(50, 82)))
     with pytest.raises(UsageError, match="other KV"):
         manager.allocate_slots(request, 2, hit=hit)
+
+
+def test_another_thread_is_refused_while_one_is_inside(manager: BlockManager) -> None:
+    request = begun(manager, "0", list(range(10)))
+    before, refused = seen(manager), []
+
+    def meanwhile() -> None:
+        for wrong in (lambda: manager.free(request), lambda: manager.fork(request, "1")):
+            with pytest.raises(UsageError, match="two threads at once in BlockManager"):
+                wrong()
+            refused.append(seen(manager) == before)
+
+    with manager._turn:
+        thread = Thread(target=meanwhile)
+        thread.start()
+        thread.join()
+    assert refused == [True, True]
+    thread = Thread(target=manager.free, args=(request,))  # one after the other is right
+    thread.start()
+    thread.join()
+    assert manager.pool.used_blocks == 0
 
 
 def test_salt_keeps_tenants_apart(manager: BlockManager) -> None:

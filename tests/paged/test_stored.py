@@ -26,15 +26,16 @@ from kvferry.testing import Child, spawn
 from tests.store.conftest import short_folder
 
 BLOCKS, SIZE = 24, 4
+TOKENS_MOST = 4 * BLOCKS
 RECORD = LayoutRecord("smol", "1", 3, 4, 8, "float32", SIZE)
 PROMPT = list(range(500, 535))
 
 
 def kv_of(tokens: list[int]) -> Any:
     """[layers, k and v, tokens, heads, dimensions] that depends on all tokens before."""
-    sums = np.cumsum(tokens).astype(np.float32)
-    shape = (RECORD.layers, 2, len(tokens), RECORD.heads, RECORD.head_dim)
-    part = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    sums = np.cumsum(np.multiply(tokens, np.arange(1, 1 + len(tokens)))).astype(np.float32)
+    shape = (RECORD.layers, 2, TOKENS_MOST, RECORD.heads, RECORD.head_dim)
+    part = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)[:, :, : len(tokens)]
     return part + sums[:, None, None]
 
 
@@ -84,9 +85,9 @@ def test_a_request_comes_back_as_it_was(store: Store) -> None:
     request = worker.begin("0", PROMPT)
     assert swap_out(manager, request, worker.stored) == 35
     assert manager.pool.used_blocks == 0
-    worker.begin("1", [1] * (4 * (BLOCKS - 1)))  # takes every block
+    other = worker.begin("1", [1] * (4 * (BLOCKS - 1)))  # takes every block
     assert swap_in(manager, request, worker.stored, 35) is None
-    manager.free(manager.request("1", [1]))
+    manager.free(other)
     assert swap_in(manager, request, worker.stored, 35) == 35
     np.testing.assert_array_equal(worker.look(request, 35), kv_of(PROMPT))
     assert manager.get_computed_blocks(manager.request("2", PROMPT)).tokens == 32
@@ -144,7 +145,7 @@ def test_a_full_store_keeps_the_beginning() -> None:
 
 
 def _keys(hashes: list[bytes]) -> list[bytes]:
-    return [hash_ + b"\0\0\1\0" for hash_ in hashes]
+    return [hash_ + RECORD.identity[:16] + b"\0\0\1\0" for hash_ in hashes]
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +205,84 @@ def test_other_models_and_dtypes_are_refused_by_name(elsewhere: str) -> None:
             worker.stored.published("bad")
 
 
+def test_hashes_that_name_no_layout_are_a_miss(store: Store) -> None:
+    """As those of an engine are, byte for byte."""
+    worker = Worker(store)
+    request = worker.begin("0", PROMPT)
+    hashes = PrefixHash(SIZE).chain(PROMPT)
+    blocks = worker.manager.table(request).blocks[: len(hashes)]
+    assert worker.stored.put(hashes, blocks) == len(hashes)
+    assert worker.stored.get(hashes, blocks) == len(hashes)
+    others: list[dict[str, Any]] = [{"model": "x"}, {"revision": "2"}, {"order": "lkht"}]
+    for changed in others:
+        assert Worker(store, replace(RECORD, **changed)).stored.get(hashes, blocks) == 0
+
+
+def test_any_course_of_swaps_with_a_store_that_fails_half_way(store: Store) -> None:
+    """Forks of forks, preempted; each has the KV of its tokens, or is refused."""
+    random = np.random.default_rng(9)
+    worker = Worker(store)
+    manager, held, out, broken = worker.manager, dict[str, Any](), dict[str, Any](), 0
+
+    class Flaky(StoredBlocks):
+        def put(self, hashes: Any, blocks: Any) -> int:
+            half = len(hashes) // 2
+            super().put(hashes[:half], blocks[:half])
+            raise ClosedError("half way", cause="test")
+
+        def get(self, hashes: Any, blocks: Any) -> int:
+            super().get(hashes[: len(hashes) // 2], blocks[: len(hashes) // 2])
+            return self.put(hashes[:0], blocks[:0])
+
+    flaky = Flaky(store, worker.stored.memory)
+    for step in range(300):
+        stored = flaky if random.random() < 0.3 else worker.stored
+        event, name = random.integers(6), str(step)
+        one = str(random.choice(list(held))) if held else None
+        try:
+            if event == 0 or one is None:
+                request = manager.request(name, random.integers(0, 2, random.integers(1, 30)))
+                if grown(worker, request):
+                    held[name] = request
+            elif event == 1:
+                held[name] = manager.fork(held[one], name)
+            elif event == 2:
+                held[one].append([int(random.integers(0, 2))])
+                grown(worker, held[one])
+            elif event == 3:
+                kept = swap_out(manager, held[one], stored)
+                out[one] = held.pop(one), kept
+            elif event == 4:
+                manager.free(held.pop(one))
+            elif out:
+                one = str(random.choice(list(out)))
+                request, kept = out[one]
+                if swap_in(manager, request, stored, kept) is not None:
+                    held[one] = out.pop(one)[0]
+        except ClosedError:
+            broken += 1
+        assert manager.check_integrity() == []
+        for request in held.values():
+            np.testing.assert_array_equal(
+                worker.look(request, request.computed),
+                kv_of(request.tokens.tolist())[:, :, : request.computed],
+            )
+    assert broken > 10
+
+
+def grown(worker: Worker, request: Any) -> bool:
+    """Compute what is missing, if there is room."""
+    manager, start = worker.manager, request.computed
+    hit = manager.get_computed_blocks(request)
+    start += hit.tokens
+    allocated = manager.allocate_slots(request, len(request) - start, hit=hit)
+    if allocated is not None:
+        for layer in worker.layers:
+            layer[allocated.copies.targets] = layer[allocated.copies.sources]
+        worker.fill(request, start)
+    return allocated is not None
+
+
 def test_missing_pages_end_what_is_repacked(store: Store) -> None:
     theirs = replace(RECORD, tp=2)
     for rank in (0, 1):
@@ -250,11 +329,20 @@ def test_refuses(store: Store) -> None:
     assert frozen.put([b"a"], [1]) == 1
     with pytest.raises(RightsError):
         frozen.get([b"a"], [1])
-    store.put(b"short\0\0\1\0", b"abc")
+    store.put(_keys([b"short"])[0], b"abc")
     assert worker.stored.get([b"short"], [1]) == 0
     request = worker.begin("0", PROMPT)
     with pytest.raises(UsageError):
         swap_out(worker.manager, request, worker.stored, 36)
+    with pytest.raises(UsageError, match="has blocks"):
+        swap_in(worker.manager, request, worker.stored, 35)
+    other = Worker(store, replace(RECORD, block_tokens=8))
+    for swap in (swap_out, swap_in):
+        with pytest.raises(UsageError, match=r"^block_tokens is 4"):
+            swap(worker.manager, request, other.stored, 35)
+    np.testing.assert_array_equal(worker.look(request, 35), kv_of(PROMPT))
+    with pytest.raises(UsageError):
+        worker.stored.get_repacked(RECORD, [], [], -1)
     worker.manager.table(request).let_go(8)
     with pytest.raises(UsageError, match="let go"):
         swap_out(worker.manager, request, worker.stored)

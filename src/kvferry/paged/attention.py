@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from .ids import IdsLike, blocks_for, ids_of
+from .ids import Ids, IdsLike, blocks_for, ids_of
 
 __all__ = ["dense_attention", "paged_attention", "paged_latent_attention"]
 
 Array = NDArray[np.floating[Any]]
 
-LOT = 32  # blocks
+ROWS = 128  # queries that look together
+LOT = 64  # blocks that they look at together
 LOWEST = -np.inf
 
 
@@ -44,23 +45,15 @@ def paged_attention(
     UsageError (attention, blocks) for shapes that do not fit.
     """
     _check(queries, keys, values, blocks, tokens, window)
-    size, heads = keys.shape[1], keys.shape[2]
-    row = ids_of(blocks, len(keys))[: blocks_for(tokens, size)]
-    count, query_heads, _ = queries.shape
+    row = ids_of(blocks, len(keys))[: blocks_for(tokens, keys.shape[1])]
     asked = np.float32(_scale(queries, scale)) * queries.astype(np.float32)
-    asked = asked.reshape(count, heads, query_heads // heads, -1).transpose(1, 2, 0, 3)
-    places = np.arange(tokens - count, tokens)
-    first = 0 if window is None else max(0, tokens - count - window + 1) // size
-    sums = _Sums(asked.shape[:3], values.shape[3])
-    for begin in range(first, len(row), LOT):
-        lot = row[begin : begin + LOT]
-        seen = np.arange(begin * size, min((begin + len(lot)) * size, tokens))
-        sums.add(
-            asked @ _of(keys, lot, len(seen)).transpose(0, 2, 1)[:, None],
-            _visible(places, seen, window),
-            _of(values, lot, len(seen))[:, None],
-        )
-    return sums.result().transpose(2, 0, 1, 3).reshape(count, query_heads, -1)
+    first = tokens - len(queries)  # the place of the first query
+    out = np.empty((*queries.shape[:2], values.shape[3]), np.float32)
+    for begin in range(0, len(queries), ROWS):
+        some = asked[begin : begin + ROWS]
+        places = np.arange(first + begin, first + begin + len(some))
+        out[begin : begin + ROWS] = _attend(some, keys, values, row, places, window)
+    return out
 
 
 def paged_latent_attention(
@@ -87,9 +80,8 @@ def paged_latent_attention(
     The rest as in paged_attention. What makes keys is applied to queries instead, and what makes
     values to the result.
     """
+    _check_latent(queries, rotated, latents, up_keys, up_values)
     rank = up_keys.shape[2]
-    if latents.ndim != 3 or latents.shape[2] != rank + rotated.shape[2]:
-        raise _mistake(f"latents {latents.shape} for a rank of {rank}")
     wide = queries.shape[2] + rotated.shape[2]
     absorbed = np.einsum("nhd,hdr->nhr", queries, up_keys)
     asked = np.concatenate((absorbed, rotated), axis=2)
@@ -105,6 +97,26 @@ def paged_latent_attention(
     )
     out: Array = np.einsum("nhr,hvr->nhv", mixed, up_values)
     return out
+
+
+def _attend(
+    asked: Array, keys: Array, values: Array, row: Ids, places: Ids, window: int | None
+) -> Array:
+    """Queries at these places, which follow each other: they look at one lot after the other."""
+    count, query_heads, wide = asked.shape
+    size, heads = keys.shape[1], keys.shape[2]
+    grouped = asked.reshape(count, heads, -1, wide).transpose(1, 2, 0, 3)
+    sums = _Sums(grouped.shape[:3], values.shape[3])
+    end = int(places[-1]) + 1
+    first = 0 if window is None else max(0, int(places[0]) + 1 - window) // size
+    for begin in range(first, blocks_for(end, size), LOT):
+        lot = row[begin : begin + LOT]
+        seen = np.arange(begin * size, min((begin + len(lot)) * size, end))
+        scores = grouped @ _of(keys, lot, len(seen)).transpose(0, 2, 1)[:, None]
+        if window is not None or seen[-1] > places[0]:
+            scores[..., ~_visible(places, seen, window)] = LOWEST
+        sums.add(scores, _of(values, lot, len(seen))[:, None])
+    return sums.result().transpose(2, 0, 1, 3).reshape(count, query_heads, -1)
 
 
 def dense_attention(
@@ -136,11 +148,12 @@ class _Sums:
         self._weight: Array = np.zeros((*shape, 1), np.float32)
         self._sum: Array = np.zeros((*shape, dimensions), np.float32)
 
-    def add(self, scores: Array, visible: NDArray[np.bool_], values: Array) -> None:
-        scores = np.where(visible, scores, np.float32(LOWEST))
+    def add(self, scores: Array, values: Array) -> None:
+        """Scores are used up."""
         most = np.maximum(self._most, scores.max(axis=-1, keepdims=True))
         shown = np.where(np.isfinite(most), most, np.float32(0))  # nothing was visible yet
-        weights = np.exp(scores - shown)
+        scores -= shown
+        weights = np.exp(scores, out=scores)
         before = np.exp(self._most - shown)
         self._weight = before * self._weight + weights.sum(axis=-1, keepdims=True)
         self._sum = before * self._sum + weights @ values
@@ -180,6 +193,20 @@ def _check(
         raise _mistake(f"{len(queries)} queries of {tokens} tokens in {len(blocks)} blocks")
     if window is not None and window < 1:
         raise _mistake(f"a window of {window} tokens")
+
+
+def _check_latent(
+    queries: Array, rotated: Array, latents: Array, up_keys: Array, up_values: Array
+) -> None:
+    if {each.ndim for each in (queries, rotated, latents, up_keys, up_values)} != {3}:
+        raise _mistake("queries, latents and what makes keys and values have three axes")
+    rank = up_keys.shape[2]
+    if latents.shape[2] != rank + rotated.shape[2]:
+        raise _mistake(f"latents {latents.shape} for a rank of {rank}")
+    if up_keys.shape[:2] != queries.shape[1:] or rotated.shape[:2] != queries.shape[:2]:
+        raise _mistake(f"queries {queries.shape}, {rotated.shape} for keys {up_keys.shape}")
+    if up_values.shape[0] != queries.shape[1] or up_values.shape[2] != rank:
+        raise _mistake(f"values {up_values.shape} of {queries.shape[1]} heads, a rank of {rank}")
 
 
 def _mistake(said: str) -> UsageError:

@@ -10,7 +10,8 @@ import numpy as np
 from ..errors import UsageError
 from .events import Event
 from .hashing import Extras, PrefixHash
-from .ids import NOBODY, Ids, IdsLike, blocks_for
+from .ids import NOBODY, Ids, IdsLike, blocks_for, check_counts, ids_of
+from .one_thread import OneThread, one_thread
 from .pool import NULL, BlockPool
 from .prefix_cache import PrefixCache
 from .request import Request
@@ -42,12 +43,14 @@ NO_HIT = Hit(NOBODY, 0)
 class _Held:
     """cached  how many blocks of the table were offered to the prefix cache"""
 
+    request: Request
     table: BlockTable
     cached: int = 0
 
 
-class BlockManager:
-    """Decides over numbers of blocks, without their bytes. One thread at a time.
+class BlockManager(OneThread):
+    """Decides over numbers of blocks, without their bytes. One thread at a time: what changes
+    something raises UsageError (threads) when another thread is inside.
 
         hit = manager.get_computed_blocks(request)
         if manager.allocate_slots(request, tokens, hit=hit) is None: preempt somebody, or wait
@@ -63,6 +66,7 @@ class BlockManager:
     ) -> None:
         if watermark < 0:
             raise UsageError(f"a watermark of {watermark} blocks", cause="watermark")
+        super().__init__()
         self.hashing = hashing
         self.block_tokens = hashing.block_tokens
         self.prefixes = PrefixCache(hashing, blocks)
@@ -76,9 +80,10 @@ class BlockManager:
 
     def table(self, request: Request) -> BlockTable:
         """Of a request that has blocks. Raises UsageError (request) for another one."""
-        if request.name not in self._held:
-            raise UsageError(f"request {request.name!r} has no blocks", cause="request")
-        return self._held[request.name].table
+        return self._holding(request).table
+
+    def has_blocks(self, request: Request) -> bool:
+        return self._found(request) is not None
 
     def slots(self, request: Request, start: int, stop: int) -> Slots:
         """Where these tokens of it are."""
@@ -89,11 +94,12 @@ class BlockManager:
     def get_computed_blocks(self, request: Request) -> Hit:
         """What is there already of a request that has no blocks yet: full blocks from the first on,
         never all tokens. Nothing is changed: allocate before anybody else does."""
-        if request.computed:
+        if self._found(request) is not None:
             return NO_HIT
         blocks = self.prefixes.hit(request.hashes, len(request))
         return Hit(blocks, len(blocks) * self.block_tokens)
 
+    @one_thread
     def allocate_slots(
         self,
         request: Request,
@@ -116,13 +122,13 @@ class BlockManager:
         Blocks that are full with these tokens are found at once, else: who finds them runs behind
         this step. Raises UsageError (tokens, hit, request) before anything is changed.
         """
-        held = self._held.get(request.name)
+        held = self._found(request)
         self._check(request, held, tokens, hit, lookahead, external)
         start = request.computed + hit.tokens
         known = start + external + tokens
         if self._short(held, hit, start, known + lookahead):
             return None
-        held = held or self._held.setdefault(request.name, _Held(self._empty()))
+        held = held or self._held.setdefault(request.name, _Held(request, self._empty()))
         if len(hit.blocks):
             held.table.take(hit.blocks)
             held.cached = len(held.table)
@@ -135,6 +141,7 @@ class BlockManager:
             self.cache_blocks(request, known)
         return Allocated(fresh, copies)
 
+    @one_thread
     def cache_blocks(self, request: Request, tokens: int) -> None:
         """Full blocks of the first so many tokens are found by others from now on. Raises
         UsageError (tokens) when not so many are computed, or will be after this step."""
@@ -154,6 +161,7 @@ class BlockManager:
         )
         held.cached = last
 
+    @one_thread
     def rewind(self, request: Request, tokens: int) -> list[str]:
         """KV behind so many tokens did not come to be after all, since a step or a load failed:
         it is found no more, and computed again next. Names of other requests that found one of
@@ -169,27 +177,33 @@ class BlockManager:
         gone = lost[lost != NULL]
         return [name for name, table in others if np.isin(gone, table.blocks).any()]
 
+    @one_thread
     def fork(self, request: Request, name: str) -> Request:
         """A request with the same tokens and blocks, which share them until one writes."""
         held = self._holding(request)
         if name in self._held:
             raise UsageError(f"request {name!r} has blocks already", cause="request")
-        self._held[name] = _Held(held.table.fork(), held.cached)
-        return request.fork(name)
+        twin = request.fork(name)
+        self._held[name] = _Held(twin, held.table.fork(), held.cached)
+        return twin
 
+    @one_thread
     def free(self, request: Request) -> None:
         """It is done: its blocks are free, the last one first; full ones are found until they are
         handed out. Of one that has none: nothing."""
-        held = self._held.pop(request.name, None)
+        held = self._found(request)
         if held is not None:
+            del self._held[request.name]
             held.table.free()
         request.computed = 0
 
+    @one_thread
     def preempt(self, request: Request) -> None:
         """Others need its blocks: it begins anew, with what is found then."""
         self._holding(request)
         self.free(request)
 
+    @one_thread
     def reset_prefix_cache(self) -> bool:
         """Nothing is found any more. False: blocks are used, and nothing was changed."""
         return self.pool.reset()
@@ -215,8 +229,16 @@ class BlockManager:
         return BlockTable(self.pool, self.block_tokens)
 
     def _holding(self, request: Request) -> _Held:
-        self.table(request)
-        return self._held[request.name]
+        held = self._found(request)
+        if held is None:
+            raise UsageError(f"request {request.name!r} has no blocks", cause="request")
+        return held
+
+    def _found(self, request: Request) -> _Held | None:
+        held = self._held.get(request.name)
+        if held is not None and held.request is not request:
+            raise UsageError(f"another request {request.name!r} has blocks", cause="request")
+        return held
 
     def _check(
         self,
@@ -227,8 +249,7 @@ class BlockManager:
         lookahead: int,
         external: int,
     ) -> None:
-        if min(tokens, lookahead, external) < 0:
-            raise UsageError("fewer than no tokens", cause="tokens")
+        check_counts("tokens", tokens, lookahead, external)
         if request.computed + hit.tokens + external + tokens > len(request):
             raise UsageError(f"more tokens than the {len(request)} there are", cause="tokens")
         if held is None and request.computed:
@@ -237,7 +258,7 @@ class BlockManager:
             raise UsageError("a hit is for a request that has no blocks yet", cause="hit")
         if len(hit.blocks) * self.block_tokens != hit.tokens:
             raise UsageError("a hit is of full blocks", cause="hit")
-        hashes = self.prefixes.hashes_of(hit.blocks)
+        hashes = self.prefixes.hashes_of(ids_of(hit.blocks, self.pool.blocks))
         if hashes != request.hashes[: len(hashes)]:
             raise UsageError("these blocks have other KV by now", cause="hit")
 

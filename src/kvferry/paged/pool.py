@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._core import Queue
 from ..errors import UsageError
 from .events import AllBlocksCleared, BlockRemoved, BlockStored, Event
-from .ids import NOBODY, Ids, IdsLike, ids_of
+from .ids import NOBODY, Ids, IdsLike, check_counts, ids_of
 from .prefix_cache import PrefixCache
 
 __all__ = ["NULL", "BlockPool"]
@@ -34,7 +34,7 @@ class BlockPool:
     prefixes  hashes of as many blocks; None: there are none
     events    remember what came and went, for `take_events`
 
-    Raises UsageError (blocks) for fewer than two.
+    Raises UsageError (blocks) for fewer than two, or hashes of another number.
     """
 
     def __init__(
@@ -42,6 +42,8 @@ class BlockPool:
     ) -> None:
         if not isinstance(blocks, int) or not 2 <= blocks <= 1 << 30:
             raise UsageError(f"a pool of {blocks!r} blocks", cause="blocks")
+        if prefixes is not None and prefixes.room != blocks:
+            raise UsageError(f"hashes of {prefixes.room} for {blocks} blocks", cause="blocks")
         self.blocks = blocks
         self.prefixes = prefixes
         self._uses = np.zeros(blocks, np.int32)
@@ -74,8 +76,7 @@ class BlockPool:
 
     def allocate(self, count: int) -> Ids | None:
         """So many blocks, used once; None: fewer are free, and nothing was changed."""
-        if count < 0:
-            raise UsageError(f"{count} blocks", cause="blocks")
+        check_counts("blocks", count)
         if count > self._free:
             return None
         if not count:

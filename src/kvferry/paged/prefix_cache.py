@@ -37,6 +37,11 @@ class PrefixCache:
         return len(self._first)
 
     @property
+    def room(self) -> int:
+        """How many blocks can have one."""
+        return len(self._cached)
+
+    @property
     def blocks(self) -> int:
         """How many blocks have one."""
         return int(np.count_nonzero(self._cached))
@@ -45,10 +50,12 @@ class PrefixCache:
         """The longest row of blocks with the first of these hashes, of a prompt of so many tokens:
         never all of it, since the last token has to be computed for what comes next."""
         most = max(0, tokens - 1) // self.hashing.block_tokens
+        if not most or not hashes or hashes[0] not in self._first:
+            return NOBODY
         found = list(map(self._first.get, hashes[:most]))
         if None in found:
             found = found[: found.index(None)]
-        return np.array(found, np.int64) if found else NOBODY
+        return np.array(found, np.int64)
 
     def insert(self, blocks: Ids, hashes: Sequence[bytes]) -> None:
         """Blocks that have no hash get one. Raises UsageError (cached) when one has."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 
 from ..errors import UsageError
@@ -73,6 +75,7 @@ class Request:
 
     def fork(self, name: str) -> Request:
         """Another one with the same tokens so far."""
-        twin = Request(name, self.tokens, self._hashing, self.extras)
-        twin.computed = self.computed
+        twin = copy(self)
+        twin.name = name
+        twin._tokens, twin._hashes = self.tokens.copy(), list(self._hashes)
         return twin

@@ -1,10 +1,10 @@
 """Blocks in a store, as pages under the hashes of their prefixes.
 
-    key    hash of the prefix | shard, u16 | of how many, u16        little-endian
-    value  the page, as its LayoutRecord says
+    key    hash of the prefix | identity of the layout, 16 bytes | shard, u16 | of how many, u16
+    value  the page, as its LayoutRecord says                         little-endian
 
-The hash has the identity of the layout in it: so KV of another model, dtype or order is not found
-where it would be misread. What layout there is stands under a name of its own.
+So KV of another model, dtype or order is not found where it would be misread, also where hashes
+have no identity in them. What layout there is stands under a name of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import UsageError
 from ..store import Pieces, Store
-from .ids import IdsLike, blocks_for, ids_of
+from .ids import IdsLike, blocks_for, check_counts, ids_of
 from .layouts import LayoutRecord, PagedMemory, Refusal, Repack, Runs, compatible
 
 __all__ = ["StoredBlocks"]
@@ -94,6 +94,7 @@ class StoredBlocks:
         if isinstance(plan, Refusal):
             raise UsageError(str(plan), cause="layout")
         ours = ids_of(blocks, self.memory.blocks)
+        check_counts("tokens", tokens)
         wanted = min(tokens, len(hashes) * theirs.block_tokens)
         if len(ours) < blocks_for(wanted, self.record.block_tokens):
             raise UsageError(f"{len(ours)} blocks for {wanted} tokens", cause="blocks")
@@ -115,8 +116,9 @@ class StoredBlocks:
         lengths = runs.length[order].astype(np.uint64)
         pieces = self.memory.gathered(starts, addresses, lengths)
         their_blocks, shards = np.divmod(pages, plan.theirs.shards)
+        tails = {shard: _tail(plan.theirs, shard) for shard in set(shards.tolist())}
         keys = [
-            _key(hashes[block], shard, plan.theirs.shards)
+            hashes[block] + tails[shard]
             for block, shard in zip(their_blocks.tolist(), shards.tolist(), strict=True)
         ]
         found, _ = self.store.get_ranges(keys, pieces, runs.offset[order].astype(np.uint64))
@@ -131,12 +133,13 @@ class StoredBlocks:
 
 
 def _keys(hashes: Sequence[bytes], record: LayoutRecord) -> list[bytes]:
-    tail = _key(b"", record.shard, record.shards)
+    tail = _tail(record, record.shard)
     return [hash_ + tail for hash_ in hashes]
 
 
-def _key(hash_: bytes, shard: int, shards: int) -> bytes:
-    return hash_ + pack("<HH", shard, shards)
+def _tail(record: LayoutRecord, shard: int) -> bytes:
+    """Of the keys of a shard's pages, behind the hash."""
+    return record.identity[:16] + pack("<HH", shard, record.shards)
 
 
 def _leading(there: NDArray[np.bool_]) -> int:

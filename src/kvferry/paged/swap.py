@@ -19,7 +19,10 @@ def swap_out(
     the first on. Blocks; raises what putting raises, and then nothing was changed.
 
     tokens  how many are computed by now; None: all that were allocated for
+
+    Raises UsageError (tokens, request), and (layout) where pages and blocks are of other sizes.
     """
+    _check(manager, stored)
     table = manager.table(request)
     count = request.computed if tokens is None else tokens
     if not 0 <= count <= request.computed:
@@ -42,8 +45,12 @@ def swap_in(
     tokens  as many as were swapped out; or whole blocks of them, which another request may have
             stored. Of a part of a block that was not stored just so there is nothing
 
-    Blocks. Raises what getting raises; the request has no blocks then.
+    Blocks. Raises what getting raises; the request has no blocks then. Before anything is changed
+    UsageError (tokens), (layout) as swap_out, and (request) for one that has blocks.
     """
+    _check(manager, stored)
+    if manager.has_blocks(request):
+        raise UsageError(f"request {request.name!r} has blocks", cause="request")
     if not 0 <= tokens <= len(request):
         raise UsageError(f"{tokens} tokens of {len(request)}", cause="tokens")
     hit = _within(manager.get_computed_blocks(request), tokens, manager.block_tokens)
@@ -57,6 +64,12 @@ def swap_in(
         raise
     manager.cache_blocks(request, request.computed)
     return request.computed
+
+
+def _check(manager: BlockManager, stored: StoredBlocks) -> None:
+    ours, theirs = manager.block_tokens, stored.record.block_tokens
+    if ours != theirs:
+        raise UsageError(f"block_tokens is {ours} of blocks, {theirs} of pages", cause="layout")
 
 
 def _within(hit: Hit, tokens: int, block_tokens: int) -> Hit:

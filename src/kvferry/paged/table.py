@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from .ids import NOBODY, Ids, IdsLike, blocks_for
+from .ids import NOBODY, Ids, IdsLike, blocks_for, check_counts, ids_of
 from .pool import NULL, BlockPool
 
 __all__ = ["BlockTable", "Copies", "Slots"]
@@ -66,7 +66,7 @@ class BlockTable:
         if self.tokens != self._count * self.block_tokens:
             raise UsageError("full blocks behind one that is not full", cause="table")
         self._pool.touch(blocks)
-        self._append(np.asarray(blocks, np.int64))
+        self._append(ids_of(blocks, self._pool.blocks))
         self.tokens = self._count * self.block_tokens
 
     def grow(self, tokens: int) -> Ids | None:
@@ -123,13 +123,15 @@ class BlockTable:
         return Slots(blocks, offsets)
 
     def let_go(self, tokens: int) -> None:
-        """What lies wholly before this token is not needed any more, as behind a window."""
-        gone = self._row[: min(tokens // self.block_tokens, self._count)]
+        """What lies wholly before this token is not needed any more, as behind a window; before
+        token 0, or one that a window reaches beyond, there is nothing."""
+        gone = self._row[: max(0, min(tokens // self.block_tokens, self._count))]
         self._pool.free(gone)
         gone[:] = NULL
 
     def shorten(self, tokens: int) -> None:
-        """Keep so many tokens; blocks behind them are freed."""
+        """Keep so many tokens; blocks behind them are freed. Raises UsageError (tokens)."""
+        check_counts("tokens", tokens)
         kept = blocks_for(tokens, self.block_tokens)
         self._pool.free(self._row[kept : self._count])
         self._count = min(kept, self._count)

@@ -128,7 +128,9 @@ def test_layers_in_regions_of_their_own(engines: tuple[kf.Engine, kf.Engine]) ->
     [
         (lambda: PagedMemory(KV, BLOCKS, [bytes(BYTES - 1)]), "buffer 0 has"),
         (lambda: PagedMemory(KV, BLOCKS, []), "0 buffers"),
-        (lambda: PagedMemory(KV, BLOCKS, [bytes(BYTES)] * 2), "2 buffers"),
+        (lambda: PagedMemory(KV, BLOCKS, [bytes(BYTES), bytes(BYTES)]), "2 buffers"),
+        (lambda: PagedMemory(KV, BLOCKS, [bytearray(BYTES)] * 3), "given twice"),
+        (lambda: PagedMemory(KV, BLOCKS, [np.zeros(BYTES, np.float32)]), "dtype of buffer 0"),
         (lambda: PagedMemory(KV, BLOCKS, [bytes(BYTES)], 4), "4 axes"),
         (lambda: PagedMemory(KV, 0, [bytes(BYTES)]), "0 blocks"),
         (lambda: PagedMemory(KV, BLOCKS, [3]), "not a buffer"),

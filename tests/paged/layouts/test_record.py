@@ -81,6 +81,10 @@ CHANGES: dict[str, Any] = {
         ({"tp": 3 << 15}, "shards"),
         ({"tp": 3, "tp_rank": 3}, "tp_rank"),
         ({"pp_rank": -1}, "pp_rank"),
+        ({"tp": 3, "tp_rank": 1.0}, "tp_rank"),
+        ({"model": 3}, "model"),
+        ({"revision": "\ud800"}, "revision"),
+        ({"dtype": ["int8"]}, "dtype"),
         ({"layers": 1 << 20, "heads": 1 << 20}, "page"),
     ],
 )

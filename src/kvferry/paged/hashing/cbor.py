@@ -41,11 +41,12 @@ class Cbor:
         head = _head(ARRAY, block)
         return [head + each for each in cut(rows, widths, block)]
 
-    def around(self, size: int, body: bytes, extra: Extra | None) -> tuple[bytes, bytes]:
-        """What stands before and behind the parent's hash, of so many bytes; `body` may be of no
-        tokens."""
-        said = NULL if extra is None else written(extra)
-        return _head(ARRAY, 3) + _head(BYTES, size), (body or _head(ARRAY, 0)) + said
+    def around(self, size: int, length: int, extra: Extra | None) -> tuple[bytes, bytes, bytes]:
+        """What stands before the parent's hash, of so many bytes, between it and a body, of so
+        many, and behind that. Of no tokens a body is empty."""
+        between = b"" if length else _head(ARRAY, 0)
+        behind = NULL if extra is None else written(extra)
+        return _head(ARRAY, 3) + _head(BYTES, size), between, behind
 
 
 def written(thing: Extra | str | bytes | int) -> bytes:

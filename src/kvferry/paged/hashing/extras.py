@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ...errors import UsageError
 
-__all__ = ["TAGS", "Adapter", "Extra", "Extras", "Media"]
+__all__ = ["TAGS", "Adapter", "Extra", "Extras", "Media", "is_text"]
 
 # Of one block: tuples that begin with a tag.
 Extra: TypeAlias = tuple[Any, ...]
@@ -50,7 +50,7 @@ class Extras:
         texts = [self.salt or "", *(self.adapter or ()), *(each.identifier for each in self.media)]
         spans = [(each.offset, each.length) for each in self.media]
         numbers = [number for span in spans for number in span]
-        if not all(map(_is_text, texts)):
+        if not all(map(is_text, texts)):
             raise UsageError("salt, adapter and media are named by text", cause="extras")
         if not all(isinstance(number, int) and 0 <= number < 1 << 31 for number in numbers):
             raise UsageError("media lie at tokens", cause="extras")
@@ -77,7 +77,7 @@ class Extras:
             yield ("cache_salt", self.salt)
 
 
-def _is_text(thing: object) -> bool:
+def is_text(thing: object) -> bool:
     """That can be written as UTF-8."""
     try:
         return isinstance(thing, str) and thing.encode() is not None

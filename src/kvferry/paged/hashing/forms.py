@@ -65,11 +65,14 @@ class Chained:
     def chain(
         self, parent: bytes, bodies: Iterable[bytes], extra: Iterable[Extra | None]
     ) -> list[bytes]:
-        digest, around, hashes = self._digest, self._encoding.around, []
-        size = len(parent)
+        digest, size, hashes = self._digest, len(parent), []
+        around: dict[tuple[int, Extra | None], tuple[bytes, bytes, bytes]] = {}  # most are alike
         for body, keys in zip(bodies, extra, strict=False):
-            before, behind = around(size, body, keys)
-            parent = digest(before + parent + behind)
+            kind = (len(body), keys)
+            if kind not in around:
+                around[kind] = self._encoding.around(size, *kind)
+            before, between, behind = around[kind]
+            parent = digest(b"".join((before, parent, between, body, behind)))
             hashes.append(parent)
         return hashes
 

@@ -31,7 +31,6 @@ FRAME_MOST = 1 << 16  # then a pickler begins another frame
 REMEMBER = b"\x94"
 SHORT = {1: b"\x85", 2: b"\x86", 3: b"\x87"}  # ends tuples of so few
 END = SHORT[3] + REMEMBER + b"."
-PLAIN = b"N" + END
 _SIZES = [b"C" + bytes((size,)) for size in range(256)]
 
 
@@ -45,21 +44,18 @@ class Pickled:
     def bodies(self, tokens: Tokens, block: int) -> list[bytes]:
         """The tuple of each block of tokens."""
         widths = np.where(tokens < 1 << 8, 2, np.where(tokens < 1 << 16, 3, 5))
-        rows = np.empty((len(tokens), 5), np.uint8)
-        rows[:, 0] = _codes(widths)
-        rows[:, 1:] = tokens.astype("<u4").view(np.uint8).reshape(-1, 4)
+        words = (tokens << 8 | _codes(widths)).astype("<i8", copy=False)
+        rows = words.view(np.uint8).reshape(-1, 8)
         begin, end = (b"", SHORT[block]) if block in SHORT else (b"(", b"t")
         return [begin + each + end + REMEMBER for each in cut(rows, widths, block)]
 
-    def around(self, size: int, body: bytes, extra: Extra | None) -> tuple[bytes, bytes]:
-        """What stands before and behind the parent's hash, of so many bytes; `body` may be of no
-        tokens."""
-        if extra is None:
-            behind = REMEMBER + body + PLAIN
-        else:
-            said = _Writer(2 if body else 1).put(extra)
-            behind = REMEMBER + (body or b")") + said + END
-        return _frame(2 + size + len(behind)) + _SIZES[size], behind
+    def around(self, size: int, length: int, extra: Extra | None) -> tuple[bytes, bytes, bytes]:
+        """What stands before the parent's hash, of so many bytes, between it and a body, of so
+        many, and behind that. Of no tokens a body is empty."""
+        between = REMEMBER if length else REMEMBER + b")"
+        behind = (b"N" if extra is None else _Writer(2 if length else 1).put(extra)) + END
+        count = 2 + size + len(between) + length + len(behind)
+        return _frame(count) + _SIZES[size], between, behind
 
 
 class _Writer:

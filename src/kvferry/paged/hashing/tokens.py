@@ -15,6 +15,7 @@ __all__ = ["MOST", "Tokens", "cut", "tokens_of"]
 Tokens: TypeAlias = NDArray[np.int64]
 
 MOST = 1 << 31
+WIDEST = 5  # bytes of a written token
 
 
 def tokens_of(tokens: Sequence[int] | NDArray[np.integer[Any]]) -> Tokens:
@@ -34,6 +35,7 @@ def tokens_of(tokens: Sequence[int] | NDArray[np.integer[Any]]) -> Tokens:
 
 def cut(rows: NDArray[np.uint8], widths: NDArray[np.int64], block: int) -> list[bytes]:
     """The first `widths[i]` bytes of row i, one row behind the other, of each `block` rows."""
-    flat = rows[np.arange(rows.shape[1]) < widths[:, None]].tobytes()
+    kept = np.tri(1 + WIDEST, rows.shape[1], -1, np.bool_).take(widths, axis=0)
+    flat = rows.reshape(-1)[np.flatnonzero(kept)].tobytes()
     ends = np.cumsum(widths)[block - 1 :: block].tolist()
     return [flat[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]

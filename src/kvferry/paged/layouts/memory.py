@@ -24,7 +24,7 @@ from ...batch import Batch, Buffer, buffer_of
 from ...errors import UsageError
 from ...store import Pieces
 from ..ids import Ids, IdsLike, ids_of
-from .record import LayoutRecord
+from .record import DTYPES, LayoutRecord
 
 __all__ = ["PagedMemory", "batch", "block_first", "latent", "layer_first", "split"]
 
@@ -39,7 +39,8 @@ class PagedMemory:
     buffers  regions, or arrays and other buffers of this process; or RemoteRegions. Kept
     outer    after how many axes pages are cut
 
-    Raises UsageError (memory) for buffers that are too small or do not divide the chunks.
+    Raises UsageError (memory) for buffers that are too small, do not divide the chunks, are given
+    twice, or are arrays of numbers of another size than the record's dtype; of bytes is right.
     """
 
     def __init__(
@@ -52,21 +53,26 @@ class PagedMemory:
         self.outer = outer
         self.pieces_per_block = prod(_outer(record, outer))
         self.piece_bytes = record.page_bytes // self.pieces_per_block
+        _check_buffers(record, buffers)
         self._held = [_Memory.of(each) for each in buffers]
         self._bases = self._chunks()
 
-    def addresses(self, blocks: IdsLike, *, pieces: int | None = None) -> Words:
-        """Of the pieces of each block, as the process sees them whose memory it is: a row a block.
+    def addresses(self, blocks: IdsLike) -> Words:
+        """Of the pieces of each block, a row each, as the process sees them whose memory it is."""
+        return self.distances(blocks)[:, None] + self._bases
 
-        pieces  into so many the page is cut, a multiple of `pieces_per_block`; None: these
-        """
-        ids = ids_of(blocks, self.blocks).astype(np.uint64)
-        starts = ids[:, None] * np.uint64(self.piece_bytes) + self._bases
-        finer = (pieces or self.pieces_per_block) // self.pieces_per_block
+    def distances(self, blocks: IdsLike) -> Words:
+        """How far the pieces of each block are from those of block 0."""
+        ids = ids_of(blocks, self.blocks).view(np.uint64)
+        return ids * np.uint64(self.piece_bytes)
+
+    def starts(self, pieces: int) -> Words:
+        """Where those of block 0 begin, cut into so many: a multiple of `pieces_per_block`."""
+        finer = pieces // self.pieces_per_block
         if finer == 1:
-            return starts
+            return self._bases
         steps = np.arange(finer, dtype=np.uint64) * np.uint64(self.piece_bytes // finer)
-        return (starts[:, :, None] + steps).reshape(len(ids), -1)
+        return (self._bases[:, None] + steps).ravel()
 
     def pieces(self, blocks: IdsLike) -> Pieces:
         """For a store: a row for each block, whose value is its page. Raises UsageError (memory)
@@ -172,7 +178,8 @@ def batch(
     *,
     layers: Sequence[int] | None = None,
 ) -> Batch:
-    """Our blocks and as many of a peer's, page by page: to be read or written.
+    """Our blocks and as many of a peer's, to be read or written: the first piece of every page,
+    then the second, as they lie near each other.
 
     layers  only these of the shard, counted from its first; None: all
 
@@ -180,21 +187,33 @@ def batch(
     the records differ, and as Batch does.
     """
     _same(ours.record, theirs.record)
-    axis = 0 if layers is None else ours.record.order.index("l") + 1
-    outer = _outer(ours.record, max(ours.outer, theirs.outer, axis))
-    count = prod(outer)
-    here = ours.addresses(our_blocks, pieces=count)
-    there = theirs.addresses(their_blocks, pieces=count)
-    if len(here) != len(there):
-        raise UsageError(f"{len(here)} blocks and {len(there)}", cause="unequal_lengths")
+    count = max(ours.pieces_per_block, theirs.pieces_per_block)
+    chosen: NDArray[np.bool_] | None = None
     if layers is not None:
-        chosen = np.isin(np.indices(outer)[axis - 1].ravel(), _layers(ours.record, layers))
-        here, there = here[:, chosen], there[:, chosen]
-    return _batch(ours, theirs, here.ravel(), there.ravel(), ours.record.page_bytes // count)
+        count, chosen = _of_layers(ours, theirs, layers)
+    here, there = ours.starts(count), theirs.starts(count)
+    if chosen is not None:
+        here, there = here[chosen], there[chosen]
+    mine, his = ours.distances(our_blocks), theirs.distances(their_blocks)
+    if len(mine) != len(his):
+        raise UsageError(f"{len(mine)} blocks and {len(his)}", cause="unequal_lengths")
+    rows = np.empty((len(here), len(mine), 3), np.uint64)
+    np.add(here[:, None], mine, out=rows[:, :, 0])
+    np.add(there[:, None], his, out=rows[:, :, 1])
+    rows[:, :, 2] = ours.piece_bytes * ours.pieces_per_block // count
+    return _batch(ours, theirs, rows.reshape(-1, 3))
 
 
-def _batch(ours: PagedMemory, theirs: PagedMemory, here: Words, there: Words, length: int) -> Batch:
-    rows = np.stack((here, there, np.full(len(here), length, np.uint64)), axis=1)
+def _check_buffers(record: LayoutRecord, buffers: Sequence[Any]) -> None:
+    if len({id(each) for each in buffers}) < len(buffers):
+        raise _mistake("a buffer is given twice")
+    for index, each in enumerate(buffers):
+        dtype = getattr(each, "dtype", None)
+        if getattr(dtype, "itemsize", 1) not in (1, DTYPES[record.dtype]):
+            raise _mistake(f"dtype of buffer {index} is {dtype}, and of pages {record.dtype}")
+
+
+def _batch(ours: PagedMemory, theirs: PagedMemory, rows: Words) -> Batch:
     local, remote = ours.one, theirs.one
     if local is None or remote is None:
         return Batch(rows)
@@ -203,6 +222,15 @@ def _batch(ours: PagedMemory, theirs: PagedMemory, here: Words, there: Words, le
 
 def _outer(record: LayoutRecord, axes: int) -> list[int]:
     return list(record.extents.values())[:axes]
+
+
+def _of_layers(
+    ours: PagedMemory, theirs: PagedMemory, layers: Sequence[int]
+) -> tuple[int, NDArray[np.bool_]]:
+    """Into how many pieces pages are cut then, and which are of these layers."""
+    axis = ours.record.order.index("l")
+    outer = _outer(ours.record, max(ours.outer, theirs.outer, axis + 1))
+    return prod(outer), np.isin(np.indices(outer)[axis].ravel(), _layers(ours.record, layers))
 
 
 def _layers(record: LayoutRecord, layers: Sequence[int]) -> list[int]:
@@ -214,6 +242,8 @@ def _layers(record: LayoutRecord, layers: Sequence[int]) -> list[int]:
 
 
 def _same(ours: LayoutRecord, theirs: LayoutRecord) -> None:
+    if ours == theirs:
+        return
     for field in ours.__dataclass_fields__:
         here, there = getattr(ours, field), getattr(theirs, field)
         if here != there:

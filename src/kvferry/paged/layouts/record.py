@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UsageError
+from ..hashing.extras import is_text
 from ..hashing.prefix_hash import BLOCK_TOKENS_MOST
 
 __all__ = ["DTYPES", "LayoutRecord"]
@@ -147,12 +148,15 @@ class LayoutRecord:
 def _check(record: LayoutRecord) -> None:
     for name in COUNTS:
         count = getattr(record, name)
-        if not isinstance(count, int) or isinstance(count, bool) or not 0 < count <= MOST:
+        if not _is_number(count) or not 0 < count <= MOST:
             raise _mistake(f"{name} is {count!r}")
+    for name in ("model", "revision", "dtype", "kind", "order"):
+        if not is_text(getattr(record, name)):
+            raise _mistake(f"{name} is {getattr(record, name)!r}, which is no text")
     for name, known in (("dtype", DTYPES), ("kind", KINDS)):
         if getattr(record, name) not in known:
             raise _mistake(f"{name} is {getattr(record, name)!r}, not one of {', '.join(known)}")
-    if not isinstance(record.order, str) or sorted(record.order) != sorted("lkth"):
+    if sorted(record.order) != sorted("lkth"):
         raise _mistake(f"order is {record.order!r}, not lkth in some order")
     if record.block_tokens > BLOCK_TOKENS_MOST:
         raise _mistake(f"block_tokens is {record.block_tokens}")
@@ -161,7 +165,7 @@ def _check(record: LayoutRecord) -> None:
 
 def _check_split(record: LayoutRecord) -> None:
     for name, count in (("tp_rank", record.tp), ("pp_rank", record.pp)):
-        if getattr(record, name) not in range(count):
+        if not _is_number(getattr(record, name)) or getattr(record, name) not in range(count):
             raise _mistake(f"{name} is {getattr(record, name)!r} of {count}")
     if record.kind == "latent" and record.heads != 1:
         raise _mistake(f"heads is {record.heads} of a latent, which has one")
@@ -173,6 +177,10 @@ def _check_split(record: LayoutRecord) -> None:
         raise _mistake(f"tp is {record.tp} and pp {record.pp}: too many shards")
     if record.page_bytes > LARGEST:
         raise _mistake(f"a page of {record.page_bytes} bytes")
+
+
+def _is_number(thing: object) -> bool:
+    return isinstance(thing, int) and not isinstance(thing, bool)
 
 
 def _mistake(said: str) -> UsageError:
