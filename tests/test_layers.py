@@ -18,7 +18,7 @@ PACKAGE = "kvferry"
 ROWS = [
     ["_core"],
     ["errors", "log"],
-    ["config", "address", "path", "batch", "stats"],
+    ["config", "address", "path", "batch", "stats", "picture"],
     ["runtime", "rpc"],
     ["memory"],
     ["submit"],

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from kvferry import UsageError
-from kvferry.bench.plot import check_plot, draw, lines
+from kvferry.bench.plot import draw, lines
 from kvferry.bench.result import Costs, Result, Row
+from kvferry.picture import check_plot
 
 PATH = {"link": "fabric", "submitter": "host", "staging": "none", "addressing": "mapped"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import io
 import json
 from pathlib import Path
@@ -11,9 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from kvferry.errors import UsageError
 from kvferry.replay import Plan, run, write_json
-from kvferry.replay.plot import check_plot, curves, draw
+from kvferry.replay.plot import curves, draw
 from kvferry.replay.progress import watched
 from kvferry.replay.table import figure_lines, measured_lines, rows_table
 from tests.replay.samples import chat_trace
@@ -71,21 +69,6 @@ def test_a_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     draw(SIMULATED, tmp_path / "out.png")
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_pictures_that_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match=r"know \.png"):
-        check_plot(Path("out.txt"))
-    real = builtins.__import__
-
-    def without(name: str, *args: Any, **how: Any) -> Any:
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **how)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(UsageError, match=r"kvferry\[plot\]"):
-        check_plot(Path("out.png"))
 
 
 def test_no_bar_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,14 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path as File
 from typing import Any, NamedTuple
 
-from ..errors import UsageError
+from ..picture import figure_module
 from .result import Result, Row
 from .sizes import format_size
 from .table import path_text
 
-__all__ = ["Line", "check_plot", "draw", "lines"]
+__all__ = ["Line", "draw", "lines"]
 
-SUFFIXES = (".png", ".svg", ".pdf")
 PANEL_INCHES = (7.0, 5.0)
 
 
@@ -26,18 +25,11 @@ class Line(NamedTuple):
     limit: list[float]
 
 
-def check_plot(file: File) -> None:
-    """Raises UsageError, before anything is measured, for a picture that cannot be drawn."""
-    if file.suffix not in SUFFIXES:
-        raise UsageError(f"cannot draw {file}: know {', '.join(SUFFIXES)}", cause="plot")
-    _figure_module()
-
-
 def draw(result: Result, file: File) -> None:
     """Write the picture of all rows to `file`."""
     ops = list(dict.fromkeys(row.op for row in result.rows))
     width, height = PANEL_INCHES
-    figure = _figure_module().Figure(figsize=(width * len(ops), height), layout="constrained")
+    figure = figure_module().Figure(figsize=(width * len(ops), height), layout="constrained")
     panels = figure.subplots(1, len(ops), sharey=True, squeeze=False)[0]
     for panel, op in zip(panels, ops, strict=True):
         _panel(panel, op, lines(row for row in result.rows if row.op == op))
@@ -86,13 +78,3 @@ def _panel(panel: Any, op: str, drawn: list[Line]) -> None:
     panel.set_ylabel("GB/s")
     panel.grid(visible=True, which="both", alpha=0.3)
     panel.legend(fontsize="small")
-
-
-def _figure_module() -> Any:
-    try:
-        from matplotlib import figure
-    except ImportError:
-        raise UsageError(
-            "--plot needs matplotlib: pip install 'kvferry[plot]'", cause="plot"
-        ) from None
-    return figure

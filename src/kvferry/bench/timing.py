@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import msgspec
 
-from ..batch import Batch
 from ..engine import Report
 
 __all__ = ["Pass", "deal", "join", "timed", "wait_until"]
@@ -51,7 +50,7 @@ class Pass(msgspec.Struct, frozen=True):
         return self.bytes / self.seconds / 1e9
 
 
-def timed(call: Callable[[Batch], Report], batches: Sequence[Batch]) -> Pass:
+def timed(call: Callable[[T], Report], batches: Sequence[T]) -> Pass:
     """One call after the other; each waits until its bytes are visible."""
     calls, reports = [], []
     clock = time.monotonic_ns

@@ -53,10 +53,14 @@ class Walk:
         self.slots = slots
         self._order = np.random.default_rng(SEED).permutation(slots).astype(np.int64)
 
+    def slots_of(self, steps: Ids) -> tuple[Ids, Ids]:
+        """Which slots of our side these steps move to, or from, which of theirs."""
+        there = (steps + self.slots // 2) % self.slots
+        return self._order[steps % self.slots], self._order[there]
+
     def moves(self, steps: Ids) -> list[Move]:
         """What these steps of the walk move: one entry for every part of the layout."""
-        local = self._order[steps % self.slots]
-        remote = self._order[(steps + self.slots // 2) % self.slots]
+        local, remote = self.slots_of(steps)
         return [
             Move(
                 base,

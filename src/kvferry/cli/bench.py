@@ -43,7 +43,8 @@ STORE_SIDES = 4  # pairs of sides' worth of memory that a store has, and its use
 
 def bench(
     what: Annotated[
-        str, typer.Argument(help="sweep, layout, trace, acl, store, ssd, codecs or directory")
+        str,
+        typer.Argument(help="sweep, layout, trace, acl, store, ssd, codecs, directory or paged"),
     ] = "sweep",
     of: Annotated[
         str | None,
@@ -93,7 +94,8 @@ def bench(
         list[str] | None,
         typer.Option(
             help="measure another package too: mooncake, nixl or, of a store, redis, or compat, "
-            "which is ours through Mooncake's interface; or NAME=PYTHON that has it"
+            "which is ours through Mooncake's interface, or, of paged, vllm; or NAME=PYTHON "
+            "that has it"
         ),
     ] = None,
     objects: Annotated[
@@ -125,6 +127,9 @@ def bench(
 
     directory: lookups a second, bytes a key, and how long a new directory takes until it knows all;
     of --objects keys, a million by default.
+
+    paged: what the block manager takes for a request of 1,000 blocks, and how fast scattered pages
+    move beside batches made before.
     """
     from ..bench.cases import Plan, cases
     from ..bench.peers import parse_peers
@@ -134,7 +139,7 @@ def bench(
         if file is not None:
             _check_writable(file)
     if plot is not None:
-        from ..bench.plot import check_plot
+        from ..picture import check_plot
 
         check_plot(plot)
     choices = {
@@ -160,6 +165,16 @@ def bench(
         side = _affordable(parse_size(size), pairs=STORE_SIDES + len(rivals))
         tasks = Tasks(side, seconds, objects or OBJECTS)
         _finish(store_costs(tasks, rivals, json, _open_console()))
+        return
+    if what == "paged":
+        from ..bench.paged import parse_peer
+        from .paged_costs import paged_costs
+
+        more = {"--ab": not ab, "--layout": layout is None, "--objects": objects is None}
+        _check_alone("paged", {**choices, **more})
+        _refuse_devices()
+        beside_it, side = parse_peer(peer or ()), _affordable(parse_size(size))
+        _finish(paged_costs(side, seconds, beside_it, json, _open_console()))
         return
     choices["--peer"] = not peer
     if what == "directory":
@@ -332,7 +347,7 @@ def _moved(
     if what not in ("sweep", "layout", "trace"):
         raise UsageError(
             f"unknown bench {what!r}: know sweep, layout, trace, acl, store, ssd, codecs, "
-            "directory",
+            "directory, paged",
             cause="bench",
         )
     if (of is None) != (what == "sweep"):

@@ -78,8 +78,9 @@ def replay(
     ] = None,
 ) -> None:
     """Replay a trace of requests: how often they hit, by policy and capacity."""
+    from ..picture import check_plot
     from ..replay import Block, Plan, checked_policy, read_trace, run, write_json
-    from ..replay.plot import check_plot, draw
+    from ..replay.plot import draw
 
     _check(real, at, plot is not None and stats)
     for written in (json, plot):

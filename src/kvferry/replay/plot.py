@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import UsageError
+from ..picture import figure_module
 from .run import Result
 
-__all__ = ["Curve", "check_plot", "curves", "draw"]
+__all__ = ["Curve", "curves", "draw"]
 
-SUFFIXES = (".png", ".svg", ".pdf")
 INCHES = (7.0, 5.0)
 
 
@@ -18,13 +17,6 @@ class Curve(NamedTuple):
     policy: str
     blocks: list[int]
     prefix: list[float]
-
-
-def check_plot(file: Path) -> None:
-    """Raises UsageError, before anything is replayed, for a picture that cannot be drawn."""
-    if file.suffix not in SUFFIXES:
-        raise UsageError(f"cannot draw {file}: know {', '.join(SUFFIXES)}", cause="plot")
-    _figure_module()
 
 
 def curves(result: Result) -> list[Curve]:
@@ -40,7 +32,7 @@ def curves(result: Result) -> list[Curve]:
 
 
 def draw(result: Result, file: Path) -> None:
-    figure = _figure_module().Figure(figsize=INCHES, layout="constrained")
+    figure = figure_module().Figure(figsize=INCHES, layout="constrained")
     panel = figure.subplots()
     for curve in curves(result):
         panel.plot(curve.blocks, curve.prefix, marker="o", label=curve.policy)
@@ -62,13 +54,3 @@ def _dress(panel: Any, result: Result) -> None:
     panel.set_title(f"{Path(result.file).name}: {figures.requests:,} requests")
     panel.grid(visible=True, which="both", alpha=0.3)
     panel.legend(fontsize="small")
-
-
-def _figure_module() -> Any:
-    try:
-        from matplotlib import figure
-    except ImportError:
-        raise UsageError(
-            "--plot needs matplotlib: pip install 'kvferry[plot]'", cause="plot"
-        ) from None
-    return figure

@@ -20,7 +20,8 @@ __all__ = ["Named", "Process", "code_of", "start_process"]
 
 T = TypeVar("T")
 
-PACKAGES = ("kvferry", "kvferry.bench", "kvferry.bench.peers", "kvferry.bench.store")
+HOMES = ("", ".bench", ".bench.paged", ".bench.peers", ".bench.store")
+PACKAGES = tuple(f"kvferry{home}" for home in HOMES)
 
 
 class Named(Protocol):
