@@ -144,6 +144,23 @@ def test_a_full_store_keeps_the_beginning() -> None:
         np.testing.assert_array_equal(worker.look(request, kept), kv_of(PROMPT)[:, :, :kept])
 
 
+def test_the_end_leaves_before_the_beginning() -> None:
+    """A pool with room for twelve pages: what does not fit any more is the end of what was used
+    longest ago, be it put or got."""
+    hashing = PrefixHash(SIZE, identity=RECORD.identity)
+    first, second, third = (hashing.chain([n] * 8 * SIZE) for n in range(3))
+    with Store(size=13 * RECORD.page_bytes, objects=12) as store:
+        stored = Worker(store).stored
+        stored.put(first, range(8))
+        stored.put(second, range(8))
+        assert 0 < stored.has(first) < 8
+        assert stored.has(second) == 8
+        stored.get(first[: stored.has(first)], range(stored.has(first)))
+        stored.put(third[:4], range(4))
+        assert stored.has(first) > 0
+        assert 0 < stored.has(second) < 8
+
+
 def _keys(hashes: list[bytes]) -> list[bytes]:
     return [hash_ + RECORD.identity[:16] + b"\0\0\1\0" for hash_ in hashes]
 

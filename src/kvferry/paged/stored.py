@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from ..store import Pieces, Store
+from ..store import Answer, Pieces, Store
 from .ids import IdsLike, blocks_for, check_counts, ids_of
 from .layouts import LayoutRecord, PagedMemory, Refusal, Repack, Runs, compatible
 
@@ -44,19 +44,22 @@ class StoredBlocks:
         raises as Store.put_batch does."""
         if not len(hashes):
             return 0
-        pieces = self._pieces(hashes, blocks)
-        answers = self.store.put_batch(_keys(hashes, self.record), pieces)
-        return _leading(answers.present)
+        keys, pieces = self._backwards(hashes, blocks)
+        answers = self.store.put_batch(keys, pieces)
+        if not answers.present.all():
+            stored = answers.codes == Answer.STORED
+            return self._put_first(keys[::-1], stored[::-1], blocks)
+        return len(keys)
 
     def get(self, hashes: Sequence[bytes], blocks: IdsLike) -> int:
         """Fill blocks: how many were found, from the first on; those behind them are unspecified.
         Blocks; raises as Store.get_batch_into does."""
         if not len(hashes):
             return 0
-        pieces = self._pieces(hashes, blocks)
-        found = self.store.get_batch_into(_keys(hashes, self.record), pieces)
+        keys, pieces = self._backwards(hashes, blocks)
+        found = self.store.get_batch_into(keys, pieces)
         whole = found.lengths == self.record.page_bytes
-        return _leading(found.present & whole)
+        return _leading((found.present & whole)[::-1])
 
     def has(self, hashes: Sequence[bytes], *, lease: float | None = None) -> int:
         """How many there are, from the first on; lease: they stay so many seconds."""
@@ -126,10 +129,17 @@ class StoredBlocks:
         missing: list[int] = their_blocks[~whole].tolist()
         return missing
 
-    def _pieces(self, hashes: Sequence[bytes], blocks: IdsLike) -> Pieces:
+    def _put_first(self, keys: list[bytes], stored: NDArray[np.bool_], blocks: IdsLike) -> int:
+        """There is no room for all: those at the end that were `stored` yield to the first ones."""
+        self.store.remove_batch([key for key, put in zip(keys, stored, strict=True) if put])
+        return _leading(self.store.put_batch(keys, self.memory.pieces(blocks)).present)
+
+    def _backwards(self, hashes: Sequence[bytes], blocks: IdsLike) -> tuple[list[bytes], Pieces]:
+        """The last block first: it was used longest ago then, and leaves a full pool before those
+        without which it is of no use."""
         if len(hashes) != len(blocks):
             raise UsageError(f"{len(hashes)} hashes of {len(blocks)} blocks", cause="hashes")
-        return self.memory.pieces(blocks)
+        return _keys(hashes[::-1], self.record), self.memory.pieces(blocks[::-1])
 
 
 def _keys(hashes: Sequence[bytes], record: LayoutRecord) -> list[bytes]:
