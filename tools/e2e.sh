@@ -6,13 +6,14 @@
 #
 #   vllm_mooncake     vLLM's own MooncakeStoreConnector, twice, on the package mooncake of kvferry
 #   lmcache_mooncake  LMCache's own connector to Mooncake's store, twice, on the same
+#   transformers      Hugging Face transformers and PEFT, with prefixes of prompts in a store
 #
 # E2E_HOME  where environments and the model are kept; by default in the user's cache
 # E2E_PIP   what pip is told besides, such as where a CPU build of torch is to be had
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-name="${1:?which one? $(grep -o '^#   [a-z]*_[a-z]*' "$0" | tr -d '#\n')}"
+name="${1:?which one? $(grep -o '^#   [a-z_]*  ' "$0" | tr -d '#\n')}"
 shift
 home="${E2E_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/kvferry-e2e}"
 venv="$home/$name"
@@ -36,6 +37,11 @@ install_lmcache_mooncake() {
     get lmcache==0.5.6
 }
 
+install_transformers() {
+    get torch==2.13.0
+    get transformers==5.19.0 peft==0.21.2 gguf accelerate
+}
+
 convert() {
     [[ -e "$model/config.json" ]] && return
     local wheels
@@ -54,9 +60,13 @@ if [[ ! -e "$venv/installed" ]]; then
     "install_$name"
     touch "$venv/installed"
 fi
-if [[ "$name" == vllm_mooncake ]]; then
+if [[ "$name" != lmcache_mooncake ]]; then
     convert
     export E2E_MODEL="$model"
 fi
 get '.[test]'
-exec "$venv/bin/python" -m pytest -n 0 -m slow "tests/e2e/$name" "$@"
+tests=("tests/e2e/$name")
+if [[ -d "tests/connectors/$name" ]]; then
+    tests+=("tests/connectors/$name") # which are skipped where there is no torch
+fi
+exec "$venv/bin/python" -m pytest -n 0 -m "slow or not slow" "${tests[@]}" "$@"

@@ -1,0 +1,16 @@
+"""Settings for tests with torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def torch_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One thread, and a folder for what torch keeps."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("torch")))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
