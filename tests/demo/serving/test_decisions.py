@@ -16,6 +16,7 @@ from kvferry.demo.serving.messages import (
     Finished,
     Given,
     Hop,
+    Plain,
     Prefill,
     Pushed,
     Ready,
@@ -25,7 +26,7 @@ from kvferry.demo.serving.messages import (
 )
 from kvferry.demo.serving.router import DECODE, PREFILL, Ask, Router
 from kvferry.demo.serving.schedule import fits, shares
-from kvferry.errors import PeerError
+from kvferry.errors import PeerError, UsageError
 
 
 @given(st.lists(st.integers(0, 700), max_size=12), st.integers(1, 512))
@@ -143,8 +144,44 @@ def test_plainly_by_a_worker_that_is_gone() -> None:
     house.router.heard(PREFILL, Given("p", 3), 1.5)
     house.router.heard(PREFILL, Finished("p", None), 1.6)
     assert (turn.given, turn.done) == ([3], True)
-    house.router.plain(PREFILL, Ask("q", [1], 1), 2.0)
-    with pytest.raises(PeerError, match="prefill worker"):
-        house.router.ended(PREFILL)
-    with pytest.raises(PeerError, match="prefill worker"):
-        house.router.plain(PREFILL, Ask("r", [1], 1), 3.0)
+    again = house.router.plain(PREFILL, Ask("q", [1], 2), 2.0)
+    house.router.heard(PREFILL, Given("q", 3), 2.5)
+    house.take()
+    house.router.ended(PREFILL)
+    assert house.take() == [(DECODE, Plain("q", [1], 2, []))]
+    assert (again.given, again.times, again.troubles) == ([], [], ["the prefill worker ended"])
+    house.router.plain(PREFILL, Ask("r", [1], 1), 3.0)
+    assert house.take() == [(DECODE, Plain("r", [1], 1, []))]
+    with pytest.raises(PeerError, match="decode worker"):
+        house.router.ended(DECODE)
+
+
+def test_names_are_of_one_request_at_a_time() -> None:
+    house = House()
+    for again in (house.router.ask, lambda ask, now: house.router.plain(PREFILL, ask, now)):
+        with pytest.raises(UsageError, match="'a' is not done"):
+            again(Ask("a", [1], 1), 11.0)
+    house.router.heard(DECODE, Finished("a", Account()), 12.0)
+    house.router.ask(Ask("a", [4], 1), 13.0)
+    with pytest.raises(PeerError, match="too long"):
+        house.router.heard(DECODE, Failed("a", "too long"), 14.0)
+    house.router.ask(Ask("a", [5], 1), 15.0)
+
+
+def test_a_prefill_worker_that_gives_up_is_one_that_ends() -> None:
+    house = House()
+    house.router.heard(DECODE, Wanted("a", 2, [5, 6]), 10.1)
+    house.take()
+    house.router.heard(PREFILL, Failed(None, "not quiet"), 10.2)
+    house.router.ended(PREFILL)
+    assert house.take() == [(DECODE, Alone("a", gone=True))]
+
+
+def test_nothing_is_asked_of_a_worker_that_is_gone() -> None:
+    house = House()
+    house.router.ended(PREFILL)
+    with pytest.raises(PeerError, match="decode worker"):
+        house.router.ended(DECODE)
+    for ask in (house.router.ask, lambda ask, now: house.router.plain(PREFILL, ask, now)):
+        with pytest.raises(PeerError, match="decode worker"):
+            ask(Ask("b", [1], 1), 11.0)

@@ -13,12 +13,12 @@ import pytest
 
 import kvferry as kf
 from kvferry.demo.model import Llama, generate, load_model
-from kvferry.demo.serving.messages import Finished, Given, Said
+from kvferry.demo.serving.messages import Finished, Given, Said, Wanted
 from kvferry.demo.serving.mini_engine import MiniEngine
 from kvferry.demo.serving.pages import Pages, record_of
 from kvferry.demo.serving.prefixes import PAUSE, Prefixes
 from kvferry.demo.serving.sequence import Sequence
-from kvferry.errors import PeerError, UsageError
+from kvferry.errors import NotQuiet, PeerError, UsageError
 from kvferry.paged.stored import _keys
 from tests.demo.tiny import write_tiny
 
@@ -42,8 +42,9 @@ class House:
         self.mini = MiniEngine(model, pages, prefixes, self.said.append, chunk=chunk, clock=clock)
         self.asked: dict[str, Sequence] = {}
 
-    def add(self, name: str, tokens: Any, most: int = MOST) -> Sequence:
-        sequence = Sequence(self.mini.manager.request(name, tokens), most, frozenset())
+    def add(self, name: str, tokens: Any, most: int = MOST, *, helped: bool = False) -> Sequence:
+        request = self.mini.manager.request(name, tokens)
+        sequence = Sequence(request, most, frozenset(), helped)
         self.asked[name] = sequence
         self.mini.add(sequence)
         return sequence
@@ -266,3 +267,68 @@ def test_refuses_what_never_fits(model: Llama) -> None:
         house.add("b", np.arange(3, 25))
         house.run()
         house.check("b", np.arange(3, 25))
+
+
+def test_refuses_what_the_model_does_not_know(model: Llama) -> None:
+    with opened(model) as house:
+        with pytest.raises(UsageError, match="token 300, of 300"):
+            house.add("a", [5, 300])
+        with pytest.raises(UsageError, match="-1 tokens"):
+            house.add("a", [5], most=-1)
+        house.add("a", [5])
+        with pytest.raises(UsageError, match="another request 'a'"):
+            house.add("a", [6])
+        house.add("nothing is asked", [5], most=0)
+        house.check("nothing is asked", [5], most=0)
+        house.run()
+        house.check("a", [5])
+
+
+def test_who_goes_on_alone_is_not_told_the_rest(model: Llama) -> None:
+    """That it is there was heard, although who said so was told that it was not."""
+    tokens = np.arange(3, 103)
+    with opened(model) as house:
+        house.add("a", tokens, helped=True)
+        house.run()
+        assert [each.start for each in house.said if isinstance(each, Wanted)] == [0]
+        house.mini.alone("a")
+        house.mini.step()
+        house.mini.arrived("a", 7)
+        house.run()
+        house.mini.arrived("a", 7)
+        house.mini.alone("a")
+        house.check("a", tokens)
+
+
+def test_an_answer_is_not_asked_of_others(model: Llama) -> None:
+    """Prompts were too short to be handed over; with their answers they are not."""
+    asked = [np.random.default_rng(seed).integers(3, 200, 60) for seed in range(2)]
+    with opened(model, blocks=34) as house:
+        for index, tokens in enumerate(asked):
+            house.add(f"{index}", tokens, most=20, helped=True)
+        house.run()
+        sequences = [house.check(f"{index}", tokens, 20) for index, tokens in enumerate(asked)]
+    assert sum(each.account.preempted for each in sequences) > 0
+
+
+def test_a_store_that_took_long_to_fail_is_left_alone_as_long(model: Llama) -> None:
+    now, asked = [0.0], [0]
+
+    def store() -> kf.Store:
+        now[0] += 20
+        asked[0] += 1
+        raise PeerError("away", cause="away")
+
+    with opened(model, store, clock=lambda: now[0]) as house:
+        for at, times in ((0.0, 1), (39.0, 1), (40.0, 2)):
+            now[0] = at
+            assert house.prefixes.has([b"hash"]) == 0
+            assert asked[0] == times
+
+
+def test_a_store_that_may_still_write_is_no_miss(model: Llama) -> None:
+    def store() -> kf.Store:
+        raise NotQuiet("amid", peer="store", wait_quiet=lambda _: False)
+
+    with opened(model, store) as house, pytest.raises(NotQuiet):
+        house.prefixes.load([b"hash"], np.array([1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,8 +13,9 @@ import kvferry as kf
 from kvferry.demo.serving.messages import Arrived
 from kvferry.demo.serving.pages import Pages, pages_of
 from kvferry.demo.serving.push import NOTIFICATION, Push
-from kvferry.errors import Error, UsageError
+from kvferry.errors import Error, PeerError, UsageError
 from kvferry.paged import LayoutRecord
+from tests.demo.serving.late import LateChannel
 
 RECORD = LayoutRecord("m", "r", layers=3, heads=2, head_dim=4, dtype="float32", block_tokens=4)
 
@@ -87,3 +89,44 @@ def test_a_peer_that_is_gone_is_told_at_the_end() -> None:
         with pytest.raises(Error):
             push.finish("a", 1)
         del here
+
+
+class Second:
+    """The second of all transfers fails."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def strikes(self, share: float = 1.0) -> bool:
+        self.asked += 1
+        return self.asked == 4  # each transfer asks twice: is it taken, does it fail
+
+
+def test_what_fails_leaves_nothing_under_way() -> None:
+    """Other layers are there before it is said that one is not: nothing lands afterwards."""
+    with kf.Engine("127.0.0.1:0") as theirs, kf.Engine() as ours:
+        there, here = Pages(theirs, RECORD, 4), Pages(ours, RECORD, 4)
+        late: Any = LateChannel(ours.connect(theirs.addresses[0]), Second())
+        again: list[int] = []
+        blocks = np.array([1, 2])
+        push = Push(
+            late, here.memory, pages_of(late.channel), blocks, 0, 8, lambda: again.append(1)
+        )
+        here.layers[:] = 1.0
+        for layer in range(3):
+            push.written(layer, blocks, 8)
+        assert not there.layers.any()
+        with pytest.raises(PeerError, match="half"):
+            push.finish("a", 1)
+        assert again == [1]
+        assert [bool(there.layers[layer, blocks].all()) for layer in range(3)] == [
+            True,
+            False,
+            True,
+        ]
+        here.layers[:] = 2.0
+        for _ in range(3):
+            late.land_one()
+        assert there.layers.max() == 1.0
+        assert theirs.notifications() == []
+        del here, there, push

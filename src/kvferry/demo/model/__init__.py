@@ -16,7 +16,7 @@ from .bar import download_bar
 from .config import Config
 from .fetch import model_path
 from .llama import Attend, Llama
-from .model_file import load, load_model, load_tokenizer
+from .model_file import load, load_config, load_model, load_tokenizer
 from .plain import generate
 from .tokenizer import Tokenizer
 
@@ -28,6 +28,7 @@ __all__ = [
     "download_bar",
     "generate",
     "load",
+    "load_config",
     "load_model",
     "load_tokenizer",
     "model_path",

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ...errors import UsageError
-from .config import config_of
+from .config import Config, config_of
 from .header import Header, read_header
 from .llama import Llama
 from .tokenizer import Tokenizer
 from .weights import read_weights
 
-__all__ = ["load", "load_model", "load_tokenizer", "sha256_of"]
+__all__ = ["load", "load_config", "load_model", "load_tokenizer", "sha256_of"]
 
 LOT = 1 << 20  # bytes
 THREADS = 4  # at most; more wait for each other
@@ -39,6 +39,12 @@ def load_model(path: Path) -> Llama:
     """As `load`."""
     with _opened(path) as (file, header):
         return _model(file, header)
+
+
+def load_config(path: Path) -> Config:
+    """As `load_tokenizer`."""
+    with _opened(path) as (_, header):
+        return config_of(header.fields)
 
 
 def load_tokenizer(path: Path) -> Tokenizer:

@@ -70,26 +70,22 @@ class Cluster:
         """Serve all of them together; on_token is told each time one has got another token. Blocks.
         Raises PeerError when the worker that decodes is gone."""
         turns = [self._router.ask(ask, time.monotonic()) for ask in asks]
-        return self._served(turns, on_token)
+        return self.finish(turns, on_token)
 
     def plain(
         self, ask: Ask, on_token: Callable[[Turn], None] = lambda _: None, worker: str = PREFILL
     ) -> Turn:
-        """The same as a worker does it that has no blocks, no store and no peer."""
-        return self._served([self._router.plain(worker, ask, time.monotonic())], on_token)[0]
+        """The same as a worker does it that has no blocks, no store and no peer. Blocks."""
+        return self.finish([self.begin_plain(ask, worker)], on_token)[0]
 
-    def forget(self) -> None:
-        """What workers have in their own blocks is found no more; the store keeps its own."""
-        for name in self.processes:
-            self._post(name, Forget())
+    def begin_plain(self, ask: Ask, worker: str = PREFILL) -> Turn:
+        """Do not wait for it: `finish` does. The other one does it if this worker ends."""
+        return self._router.plain(worker, ask, time.monotonic())
 
-    def close(self) -> None:
-        for process in self.processes.values():
-            process.end()
-        for thread in self._threads:
-            thread.join()
-
-    def _served(self, turns: list[Turn], on_token: Callable[[Turn], None]) -> list[Turn]:
+    def finish(
+        self, turns: list[Turn], on_token: Callable[[Turn], None] = lambda _: None
+    ) -> list[Turn]:
+        """Block until all of these are done. on_token may begin others."""
         told = dict.fromkeys(map(id, turns), 0)
         while not all(turn.done for turn in turns):
             self._next()
@@ -98,6 +94,29 @@ class Cluster:
                     told[id(turn)] = len(turn.given)
                     on_token(turn)
         return turns
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """Workers that ended, as far as it was heard."""
+        return frozenset(self._router.gone)
+
+    def forget(self) -> None:
+        """What workers have in their own blocks is found no more, unless they serve somebody by
+        then; the store keeps its own."""
+        for name in self.processes:
+            self._post(name, Forget())
+
+    def kill(self) -> None:
+        """Do not wait until they have done what they are at; they are reaped by close."""
+        for process in self.processes.values():
+            process.kill()
+
+    def close(self) -> None:
+        with ExitStack() as stack:  # all of it, also when an interrupt comes between
+            for thread in self._threads:
+                stack.callback(thread.join)
+            for process in self.processes.values():
+                stack.callback(process.end)
 
     def _next(self) -> None:
         name, said = self._inbox.get()
@@ -110,9 +129,13 @@ class Cluster:
         self.processes[name].say(msgspec.json.encode(order))
 
     def _hear(self, name: str) -> None:
-        with suppress(PeerError, ValueError):  # it ended, or its pipe was closed
-            while True:
-                self._inbox.put((name, msgspec.json.decode(self.processes[name].hear(), type=Said)))
+        process = self.processes[name]
+        with suppress(PeerError):  # it ended
+            try:
+                while True:
+                    self._inbox.put((name, msgspec.json.decode(process.hear(), type=Said)))
+            except ValueError:  # a line that was cut off, or is none: it ends, if it has not
+                process.kill()
         self._inbox.put((name, None))
 
 
@@ -124,7 +147,12 @@ def open_cluster(setting: Setting) -> Iterator[Cluster]:
         processes: dict[str, Process] = {}
         for name in (PREFILL, DECODE):
             processes[name] = Process(MODULE, name, [f"OPENBLAS_NUM_THREADS={share}"])
+            stack.callback(processes[name].end)
         cluster = Cluster(processes)
         stack.callback(cluster.close)
-        cluster.begin(setting)
-        yield cluster
+        try:
+            cluster.begin(setting)
+            yield cluster
+        except BaseException:
+            cluster.kill()
+            raise

@@ -67,24 +67,27 @@ class MiniEngine:
     # ---- what happens to requests ----
 
     def add(self, sequence: Sequence) -> None:
-        """Raises UsageError (tokens) for one that can never be served whole."""
-        longest = len(sequence.request) + sequence.most
-        room = (self._pages.blocks - 1) * self.manager.block_tokens
-        limit = min(room, self._model.config.context)
-        if longest > limit:
-            raise UsageError(f"{longest} tokens with the answer, of {limit}", cause="tokens")
+        """Raises UsageError (tokens) for one that can never be served whole, or has tokens that the
+        model does not know, (name) for that of another one that is not done."""
+        self._check(sequence)
+        if not sequence.most:
+            sequence.move("end")
+            self._say(Finished(sequence.name, sequence.account))
+            return
         self._waiting.append(sequence)
 
     def arrived(self, name: str, token: int) -> None:
-        """All KV of its prompt is in its blocks, and this token follows."""
-        sequence = self._arriving.pop(name)
-        sequence.move("arrived")
-        self._take(sequence, sequence.left)
-        self._running.append(sequence)
-        self._give(sequence, token)
+        """All KV of its prompt is in its blocks, and this token follows. Nothing, if it goes on
+        alone by now: who said this may have been told that it was not heard."""
+        sequence = self._arriving.pop(name, None)
+        if sequence is not None:
+            sequence.move("arrived")
+            self._take(sequence, sequence.left)
+            self._running.append(sequence)
+            self._give(sequence, token)
 
     def alone(self, name: str) -> None:
-        """Nobody writes to its blocks: what is missing is computed here."""
+        """Nobody writes to its blocks: what is missing is computed here. Nothing, if it arrived."""
         sequence = self._arriving.pop(name, None)
         if sequence is not None:
             sequence.move("alone")
@@ -93,6 +96,20 @@ class MiniEngine:
     def forget(self) -> bool:
         """Nothing is found in the own blocks any more. False: somebody uses them."""
         return self.manager.reset_prefix_cache()
+
+    def _check(self, sequence: Sequence) -> None:
+        request, config = sequence.request, self._model.config
+        longest = len(request) + sequence.most
+        limit = min((self._pages.blocks - 1) * self.manager.block_tokens, config.context)
+        if sequence.most < 0:
+            raise UsageError(f"{sequence.most} tokens to come", cause="tokens")
+        if longest > limit:
+            raise UsageError(f"{longest} tokens with the answer, of {limit}", cause="tokens")
+        if (unknown := int(request.tokens.max())) >= config.vocabulary:
+            raise UsageError(f"token {unknown}, of {config.vocabulary}", cause="tokens")
+        others = [*self._waiting, *self._arriving.values(), *self._running]
+        if any(sequence.name == other.name for other in others):
+            raise UsageError(f"another request {sequence.name!r} is not done", cause="name")
 
     # ---- a step ----
 
@@ -235,6 +252,9 @@ class MiniEngine:
         self._running.remove(sequence)
         sequence.move("preempt")
         sequence.account.preempted += 1
+        sequence.helped = False  # it is more than a prompt by now
+        if sequence.push is not None:
+            sequence.push.settle()
         sequence.swapped = self._prefixes.swap_out(self.manager, sequence.request)
         self._waiting.appendleft(sequence)
 

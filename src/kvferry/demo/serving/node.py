@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 from ...bench.store.server import end_with_parent
@@ -15,7 +13,8 @@ from ...errors import PeerError
 
 __all__ = ["Node", "open_node"]
 
-READY = "kvferry node:"
+ANYWHERE = "127.0.0.1:0"
+READY = "kvferry node:"  # how much memory, " at ", where
 PAGE = "page: "
 END_SECONDS = 10.0
 
@@ -32,23 +31,21 @@ class Node(NamedTuple):
 def open_node(dram: str, *, page: bool = False) -> Iterator[Node]:
     """A store of so many bytes at an address of its own; gone when the block is left, and with this
     process. Raises PeerError when it cannot begin."""
-    with tempfile.TemporaryDirectory(prefix="kvferry-demo-") as folder:
-        address = f"unix://{Path(folder) / 'store'}"
-        command = [sys.executable, "-m", "kvferry", "node"]
-        command += ["--dram", dram, "--listen", address, "--grace", "0"]
-        command += ["--http", "127.0.0.1:0"] if page else []
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
-            preexec_fn=end_with_parent,
-        )
-        try:
-            _said(process, READY)
-            yield Node(address, _said(process, PAGE) if page else "", process)
-        finally:
-            _end(process)
+    command = [sys.executable, "-m", "kvferry", "node"]
+    command += ["--dram", dram, "--listen", ANYWHERE, "--grace", "0"]
+    command += ["--http", ANYWHERE] if page else []
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=end_with_parent,
+    )
+    try:
+        _, _, address = _said(process, READY).partition(" at ")
+        yield Node(address, _said(process, PAGE) if page else "", process)
+    finally:
+        _end(process)
 
 
 def _said(process: subprocess.Popen[bytes], what: str) -> str:

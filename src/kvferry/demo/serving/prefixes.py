@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ... import log
-from ...errors import Error
+from ...errors import Error, NotQuiet
 from ...paged import BlockManager, PagedMemory, Request, StoredBlocks, swap_in, swap_out
 from ...paged.ids import Ids
 from ...store import Store
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 logger = log.get("kvferry.demo")
 
-PAUSE = 1.0  # seconds without asking after a failure
+PAUSE = 1.0  # seconds without asking after a failure, or as many as that took
 LEASE = 10.0  # seconds between finding a block and having loaded it
 
 
 class Prefixes:
     """Pages of prefixes in a store. A store that is away costs time and never correctness: what
-    is not found is computed. One thread at a time.
+    is not found is computed. Raises NotQuiet alone. One thread at a time.
 
     open   makes the store, each time that it is needed and not there; None: there never is one
     clock  in seconds
@@ -72,14 +72,18 @@ class Prefixes:
             self._stored = None
 
     def _ask(self, question: Callable[[StoredBlocks], T], otherwise: T) -> T:
-        if self._open is None or self._clock() < self._again:
+        begin = self._clock()
+        if self._open is None or begin < self._again:
             return otherwise
         try:
             if self._stored is None:
                 self._stored = StoredBlocks(self._open(), self._memory)
             return question(self._stored)
+        except NotQuiet:  # bytes may still land in blocks that others get
+            raise
         except Error as error:
             logger.warning("the store did not answer, going on without it: %s", str(error))
             self.failures += 1
-            self._again = self._clock() + PAUSE
+            now = self._clock()
+            self._again = now + max(PAUSE, now - begin)
             return otherwise

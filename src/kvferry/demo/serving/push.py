@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -26,6 +27,7 @@ class Push:
     ours    memory that the KV is computed into
     theirs  the peer's, and of the prompt these blocks of it
     start   tokens before it are there already
+    again   connects anew where that is needed: of what was sent before nothing lands then
 
     What fails on the way is kept until `finish` raises it: who computes goes on. Raises UsageError
     (layout, blocks) for memory of another layout, or blocks that are not there.
@@ -39,6 +41,7 @@ class Push:
         blocks: Ids,
         start: int,
         prompt: int,
+        again: Callable[[], object] = lambda: None,
     ) -> None:
         self.channel = channel
         self.since = time.monotonic()
@@ -47,6 +50,7 @@ class Push:
         self._ours, self._theirs, self._blocks = ours, theirs, blocks
         self._tokens = ours.record.block_tokens
         self._prompt = prompt
+        self._again = again
         self._sent = start // self._tokens  # blocks, of all layers
         self._under_way: list[tuple[int, float, Transfer]] = []
         self._failure: Error | None = None
@@ -72,28 +76,36 @@ class Push:
     def finish(self, name: str, token: int) -> list[Hop]:
         """Say that all of it is there, and how it went. Blocks until it is. Raises what failed;
         nothing is under way then. Raises NotQuiet when that cannot be said."""
+        self.settle()
+        if self._failure is None:
+            self._tell(msgspec.json.encode(Arrived(name, token)))
         if self._failure is not None:
-            self._calm()
+            self._again()
             raise self._failure
-        said = msgspec.json.encode(Arrived(name, token))
-        transfers = [transfer for _, _, transfer in self._under_way]
-        self.channel.notify(NOTIFICATION, said, after=transfers, timeout=BEHIND)
         reports = [(layer, at, transfer.report) for layer, at, transfer in self._under_way]
         return [Hop(layer, at, report.seconds, report.bytes) for layer, at, report in reports]
+
+    def settle(self) -> None:
+        """Block until nothing reads our blocks any more: they may become somebody else's. Raises
+        NotQuiet when that cannot be said."""
+        end = time.monotonic() + BEHIND
+        for _, _, transfer in self._under_way:
+            try:
+                transfer.wait(max(0.0, end - time.monotonic()))
+            except NotQuiet:
+                raise
+            except Error as error:
+                self._failure = self._failure or error
+
+    def _tell(self, said: bytes) -> None:
+        try:
+            self.channel.notify(NOTIFICATION, said, timeout=BEHIND)
+        except Error as error:
+            self._failure = error
 
     def _submit(self, batch: Batch) -> Transfer:
         try:
             return self.channel.write_async(batch)
-        except Full:  # of transfers: the oldest makes room
-            for _, _, transfer in self._under_way:
-                transfer.wait(BEHIND)
+        except Full:  # of transfers: ours make room
+            self.settle()
             return self.channel.write_async(batch)
-
-    def _calm(self) -> None:
-        for _, _, transfer in self._under_way:
-            try:
-                transfer.wait(BEHIND)
-            except NotQuiet:
-                raise
-            except Error:
-                continue

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...errors import PeerError
+from ...errors import PeerError, UsageError
 from .messages import (
     Account,
     Alone,
@@ -73,7 +73,9 @@ class Turn:
 
 
 class Router:
-    """post  carries an order to the worker of this name"""
+    """post  carries an order to the worker of this name
+    gone  workers that ended
+    """
 
     def __init__(self, post: Callable[[str, Order], None]) -> None:
         self.turns: dict[str, Turn] = {}
@@ -82,21 +84,21 @@ class Router:
         self._post = post
         self._prefilling: set[str] = set()
         self._plain: dict[str, set[str]] = {PREFILL: set(), DECODE: set()}
-        self._gone: set[str] = set()
+        self.gone: set[str] = set()
 
     def ask(self, ask: Ask, now: float) -> Turn:
-        turn = self.turns[ask.name] = Turn(ask, now)
-        helped = PREFILL not in self._gone
+        """Raises UsageError (name) for the name of one that is not done, PeerError when the worker
+        that decodes is gone."""
+        turn = self._begin(ask, now)
+        helped = PREFILL not in self.gone
         self._post(DECODE, Serve(ask.name, ask.tokens, ask.most, sorted(ask.stops), helped))
         return turn
 
     def plain(self, worker: str, ask: Ask, now: float) -> Turn:
-        """Without blocks, store and peer. Raises PeerError when the worker is gone."""
-        if worker in self._gone:
-            raise PeerError(f"the {worker} worker ended", cause="worker")
-        turn = self.turns[ask.name] = Turn(ask, now)
-        self._plain[worker].add(ask.name)
-        self._post(worker, Plain(ask.name, ask.tokens, ask.most, sorted(ask.stops)))
+        """Without blocks, store and peer. The one that decodes does it when this worker is gone.
+        Raises as `ask`."""
+        turn = self._begin(ask, now)
+        self._begin_plain(DECODE if worker in self.gone else worker, ask)
         return turn
 
     def heard(self, worker: str, said: Said, now: float) -> None:
@@ -105,11 +107,22 @@ class Router:
 
     def ended(self, worker: str) -> None:
         """Raises PeerError when nothing can go on without it."""
-        self._gone.add(worker)
-        if worker == DECODE or self._plain[worker] or worker not in self.addresses:
+        self.gone.add(worker)
+        if worker == DECODE or worker not in self.addresses:
             raise PeerError(f"the {worker} worker ended", cause="worker")
         for name in sorted(self._prefilling):
             self._go_on_alone(name, "the prefill worker ended", gone=True)
+        for name in sorted(self._plain[worker]):
+            self._begin_again(self.turns[name])
+
+    def _begin(self, ask: Ask, now: float) -> Turn:
+        if DECODE in self.gone:
+            raise PeerError("the decode worker ended", cause="worker")
+        other = self.turns.get(ask.name)
+        if other is not None and not other.done:
+            raise UsageError(f"another request {ask.name!r} is not done", cause="name")
+        turn = self.turns[ask.name] = Turn(ask, now)
+        return turn
 
     def _ready(self, worker: str, said: Ready, now: float) -> None:
         self.addresses[worker] = said.address
@@ -118,7 +131,7 @@ class Router:
     def _wanted(self, worker: str, said: Wanted, now: float) -> None:
         ask = self.turns[said.name].ask
         self._prefilling.add(said.name)
-        if PREFILL in self._gone:
+        if PREFILL in self.gone:
             self._go_on_alone(said.name, "there is no prefill worker", gone=True)
             return
         to = self.addresses[DECODE]
@@ -145,12 +158,27 @@ class Router:
         self._plain[worker].discard(said.name)
 
     def _failed(self, worker: str, said: Failed, now: float) -> None:
+        if said.name is not None:
+            self.turns[said.name].done = True
+            self._plain[worker].discard(said.name)
+        elif worker == PREFILL and worker in self.addresses:
+            return  # it ends, which is made good when it has
         raise PeerError(f"the {worker} worker: {said.why}", cause="worker")
 
     def _go_on_alone(self, name: str, why: str, gone: bool) -> None:
         self._prefilling.discard(name)
         self.turns[name].troubles.append(why)
         self._post(DECODE, Alone(name, gone))
+
+    def _begin_again(self, turn: Turn) -> None:
+        turn.given.clear()
+        turn.times.clear()
+        turn.troubles.append("the prefill worker ended")
+        self._begin_plain(DECODE, turn.ask)
+
+    def _begin_plain(self, worker: str, ask: Ask) -> None:
+        self._plain[worker].add(ask.name)
+        self._post(worker, Plain(ask.name, ask.tokens, ask.most, sorted(ask.stops)))
 
 
 _HEARD: dict[type, Callable[[Router, str, Any, float], None]] = {

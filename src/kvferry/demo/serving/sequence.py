@@ -28,6 +28,7 @@ class State(Enum):
 MOVES = {
     (State.WAITING, "begin"): State.RUNNING,
     (State.WAITING, "await"): State.ARRIVING,
+    (State.WAITING, "end"): State.DONE,
     (State.ARRIVING, "arrived"): State.RUNNING,
     (State.ARRIVING, "alone"): State.RUNNING,
     (State.RUNNING, "preempt"): State.WAITING,

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -20,7 +21,7 @@ import numpy as np
 
 from ...bench.peers.answering import take_output
 from ...engine import Channel, Engine
-from ...errors import ClosedError, Error
+from ...errors import ClosedError, Error, Timeout
 from ...store import Store
 from ..model import Llama, generate, load_model
 from .messages import (
@@ -63,7 +64,6 @@ class Worker:
         store = None if start.store is None else partial(Store, start.store)
         self.prefixes = Prefixes(store, self._pages.memory)
         self.mini = MiniEngine(model, self._pages, self.prefixes, say, chunk=start.chunk)
-        self._peers: dict[str, Channel] = {}
 
     def carry_out(self, order: Any) -> None:
         _CARRY_OUT[type(order)](self, order)
@@ -77,17 +77,21 @@ class Worker:
             self._say(Failed(order.name, str(error)))
 
     def prefill(self, order: Prefill) -> None:
-        sequence = self._sequence(order.name, order.tokens, 1, [])
         try:
+            sequence = self._sequence(order.name, order.tokens, 1, [])
             sequence.push = self._push(order)
             self.mini.add(sequence)
         except Error as error:
             self._say(Unpushed(order.name, str(error)))
 
     def plain(self, order: Plain) -> None:
-        tokens = np.array(order.tokens, np.int64)
-        for token in generate(self._model, tokens, order.most, frozenset(order.stops)):
-            self._say(Given(order.name, token))
+        try:
+            stops = frozenset(order.stops)
+            for token in generate(self._model, order.tokens, order.most, stops):
+                self._say(Given(order.name, token))
+        except Error as error:
+            self._say(Failed(order.name, str(error)))
+            return
         self._say(Finished(order.name, None))
 
     def arrived(self, order: Arrived) -> None:
@@ -107,12 +111,22 @@ class Worker:
         return Sequence(self.mini.manager.request(name, tokens), most, frozenset(stops), helped)
 
     def _push(self, order: Prefill) -> Push:
-        peer = self._peers.get(order.to)
-        if peer is None or peer.closed:
-            peer = self._peers[order.to] = self._engine.connect(order.to)
+        peer = self._engine.connect(order.to)
         theirs, blocks = pages_of(peer), np.array(order.blocks, np.int64)
         ours, prompt = self._pages.memory, len(order.tokens)
-        return Push(peer, ours, theirs, blocks, order.start, prompt)
+        again = partial(self._connect_again, order.to)
+        return Push(peer, ours, theirs, blocks, order.start, prompt, again)
+
+    def _connect_again(self, address: str) -> Channel | None:
+        """Over a wire that broke bytes may land until there is another one. None: nobody is there
+        to whom that would matter; one that is stopped is waited for."""
+        while True:
+            try:
+                return self._engine.connect(address)
+            except Timeout:
+                continue
+            except Error:
+                return None
 
 
 _CARRY_OUT: dict[type, Callable[[Worker, Any], None]] = {
@@ -126,21 +140,23 @@ _CARRY_OUT: dict[type, Callable[[Worker, Any], None]] = {
 
 
 def main() -> None:
-    output = take_output()
-    say = partial(_say, output)
-    try:
-        _work(msgspec.json.decode(sys.stdin.buffer.readline(), type=Start), say)
-    except Error as error:
-        say(Failed(None, str(error)))
+    say = partial(_say, take_output())
+    # not sys.stdin, whose lock an interpreter that ends waits for, while a thread reads
+    lines = open(sys.stdin.fileno(), "rb", closefd=False)  # noqa: SIM115 - that thread's until then
+    with suppress(BrokenPipeError):  # nobody hears it any more, so it ends
+        try:
+            _work(msgspec.json.decode(lines.readline(), type=Start), lines, say)
+        except (Error, OSError, msgspec.DecodeError) as error:
+            say(Failed(None, str(error)))
 
 
-def _work(start: Start, say: Callable[[Said], None]) -> None:
+def _work(start: Start, lines: BinaryIO, say: Callable[[Said], None]) -> None:
     begin = time.monotonic()
     model = load_model(Path(start.model))
     inbox: SimpleQueue[Any] = SimpleQueue()
     with Engine(ANYWHERE) as engine:
         worker = Worker(model, engine, start, say)
-        threading.Thread(target=_read_orders, args=(inbox,), daemon=True).start()
+        threading.Thread(target=_read_orders, args=(lines, inbox, say), daemon=True).start()
         notified = threading.Thread(target=_read_notifications, args=(engine, inbox))
         notified.start()
         say(Ready(engine.addresses[0], time.monotonic() - begin))
@@ -165,18 +181,23 @@ def _carry_out(worker: Worker, inbox: SimpleQueue[Any]) -> None:
         busy = worker.mini.step()
 
 
-def _read_orders(inbox: SimpleQueue[Any]) -> None:
-    for line in sys.stdin.buffer:
-        inbox.put(msgspec.json.decode(line, type=Order))
-    inbox.put(None)
+def _read_orders(lines: BinaryIO, inbox: SimpleQueue[Any], say: Callable[[Said], None]) -> None:
+    try:
+        for line in lines:
+            inbox.put(msgspec.json.decode(line, type=Order))
+    except msgspec.DecodeError as error:
+        say(Failed(None, f"an order that is none: {error}"))
+    finally:
+        inbox.put(None)
 
 
 def _read_notifications(engine: Engine, inbox: SimpleQueue[Any]) -> None:
     try:
         while True:
             for each in engine.notifications(timeout=None):
-                if each.name == NOTIFICATION:
-                    inbox.put(msgspec.json.decode(each.message, type=Arrived))
+                with suppress(msgspec.DecodeError):  # of somebody else
+                    if each.name == NOTIFICATION:
+                        inbox.put(msgspec.json.decode(each.message, type=Arrived))
     except ClosedError:
         return
 
