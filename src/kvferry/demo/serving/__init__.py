@@ -3,7 +3,8 @@
 messages     what router and workers say to each other
 router       which worker does what; cluster: the processes
 worker       one process: a model, an engine, blocks
-mini_engine  requests, steps, blocks; schedule, costs: its decisions; sequence: one request
+mini_engine  requests and steps; housing: their blocks, and KV that is there already
+schedule     what both decide by, and costs; sequence: one request
 pages        KV memory; attending: attention over it; push: handing it over; prefixes: the store
 """
 

@@ -21,20 +21,17 @@ from collections.abc import Callable
 import numpy as np
 
 from ...errors import Error, NotQuiet, UsageError
-from ...paged import BlockManager, PrefixHash
 from ...paged.ids import blocks_for
 from ..model import Llama
 from .attending import Part, attending
-from .costs import Costs
+from .housing import Housing
 from .messages import Finished, Given, Pushed, Said, Unpushed, Wanted
 from .pages import Array, Pages
 from .prefixes import Prefixes
-from .schedule import fits, shares
+from .schedule import shares
 from .sequence import Sequence, State
 
 __all__ = ["MiniEngine"]
-
-SHORT = 64  # tokens; to compute so few is quicker than to ask somebody
 
 
 class MiniEngine:
@@ -53,12 +50,9 @@ class MiniEngine:
         chunk: int = 512,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        record = pages.record
-        self.manager = BlockManager(
-            pages.blocks, PrefixHash(record.block_tokens, identity=record.identity)
-        )
-        self.costs = Costs()
-        self._model, self._pages, self._prefixes = model, pages, prefixes
+        self._housing = Housing(pages, prefixes, clock)
+        self.manager = self._housing.manager
+        self._model, self._pages = model, pages
         self._say, self._chunk, self._clock = say, chunk, clock
         self._waiting: deque[Sequence] = deque()
         self._arriving: dict[str, Sequence] = {}
@@ -82,7 +76,7 @@ class MiniEngine:
         sequence = self._arriving.pop(name, None)
         if sequence is not None:
             sequence.move("arrived")
-            self._take(sequence, sequence.left)
+            self._housing.take(sequence, sequence.left)
             self._running.append(sequence)
             self._give(sequence, token)
 
@@ -143,7 +137,7 @@ class MiniEngine:
 
     def _part(self, sequence: Sequence, count: int, row: int) -> Part:
         stop = sequence.request.computed
-        table = self.manager.table(sequence.request)
+        table = self._housing.table(sequence)
         blocks = table.blocks[: blocks_for(stop, table.block_tokens)].copy()
         slots = table.slots(stop - count, stop)
         return Part(slice(row, row + count), stop - count, stop, blocks, slots)
@@ -164,7 +158,7 @@ class MiniEngine:
 
     def _charge(self, parts: list[tuple[Sequence, Part]], seconds: float) -> None:
         rows = parts[-1][1].rows.stop
-        self.costs.computed(rows, seconds)
+        self._housing.costs.computed(rows, seconds)
         for sequence, part in parts:
             count = part.stop - part.start
             sequence.account.computed += count
@@ -173,101 +167,32 @@ class MiniEngine:
     # ---- blocks ----
 
     def _begin(self, sequence: Sequence) -> bool:
-        """Give it blocks, and KV as far as there is some. False: there is no room yet."""
-        request = sequence.request
-        needed = blocks_for(len(request), self.manager.block_tokens)
-        promised = sum(
-            self.manager.table(each.request).missing(len(each.request)) for each in self._running
-        )
-        if not fits(needed, self.manager.pool.free_blocks, promised):
+        """False: there is no room for it yet."""
+        move = self._housing.house(sequence, self._running)
+        if move is None:
             return False
-        if sequence.swapped:
-            return self._swap_in(sequence)
-        return self._find(sequence)
-
-    def _find(self, sequence: Sequence) -> bool:
-        request, size = sequence.request, self.manager.block_tokens
-        hit = self.manager.get_computed_blocks(request)
-        behind = request.hashes[len(hit.blocks) : (len(request) - 1) // size]
-        there = self._prefixes.has(behind)
-        if there and not self.costs.loading_pays():
-            there = 0
-        asks = sequence.helped and len(request) - hit.tokens - there * size > SHORT
-        external = len(request) - hit.tokens if asks else there * size
-        kept = self.manager.allocate_slots(request, 0, hit=hit, external=external, delay_cache=True)
-        if kept is None:
-            return False
-        sequence.account.found = hit.tokens
-        known = hit.tokens + self._load(sequence, len(hit.blocks), there)
-        self.manager.rewind(request, known)
-        self.manager.cache_blocks(request, known)
-        if asks:
-            self._ask(sequence)
-        else:
-            sequence.move("begin")
+        sequence.move(move)
+        if sequence.state is State.RUNNING:
             self._running.append(sequence)
+        else:
+            self._ask(sequence)
         return True
 
-    def _load(self, sequence: Sequence, first: int, count: int) -> int:
-        """Tokens of so many blocks that the store has, from block `first` on."""
-        if not count:
-            return 0
-        request, size = sequence.request, self.manager.block_tokens
-        blocks = self.manager.table(request).blocks[first : first + count]
-        begin = self._clock()
-        got = self._prefixes.load(request.hashes[first : first + count], blocks) * size
-        seconds = self._clock() - begin
-        self.costs.loaded(got, seconds)
-        account = sequence.account
-        account.loaded += got
-        account.loaded_bytes += got // size * self._pages.record.page_bytes
-        account.loaded_seconds += seconds
-        account.missing += count * size - got
-        return got
-
     def _ask(self, sequence: Sequence) -> None:
-        sequence.move("await")
         sequence.helped = False
         self._arriving[sequence.name] = sequence
-        blocks = self.manager.table(sequence.request).blocks
+        blocks = self._housing.table(sequence).blocks
         self._say(Wanted(sequence.name, sequence.request.computed, blocks.tolist()))
 
     def _room(self, sequence: Sequence, count: int) -> bool:
         """Make some: the last that came leave their blocks. False: it had to leave itself."""
-        while not self._take(sequence, count):
-            last = self._running[-1]
-            self._preempt(last)
+        while not self._housing.take(sequence, count):
+            last = self._running.pop()
+            last.move("preempt")
+            self._housing.evict(last)
+            self._waiting.appendleft(last)
             if last is sequence:
                 return False
-        return True
-
-    def _take(self, sequence: Sequence, count: int) -> bool:
-        taken = self.manager.allocate_slots(sequence.request, count)
-        if taken is None:
-            return False
-        self._pages.copy(taken.copies)
-        return True
-
-    def _preempt(self, sequence: Sequence) -> None:
-        self._running.remove(sequence)
-        sequence.move("preempt")
-        sequence.account.preempted += 1
-        sequence.helped = False  # it is more than a prompt by now
-        if sequence.push is not None:
-            sequence.push.settle()
-        sequence.swapped = self._prefixes.swap_out(self.manager, sequence.request)
-        self._waiting.appendleft(sequence)
-
-    def _swap_in(self, sequence: Sequence) -> bool:
-        restored = self._prefixes.swap_in(self.manager, sequence.request, sequence.swapped)
-        if restored is None:
-            return False
-        sequence.swapped = 0
-        if not restored:
-            self.manager.free(sequence.request)
-            return self._find(sequence)
-        sequence.move("begin")
-        self._running.append(sequence)
         return True
 
     # ---- tokens ----
@@ -299,11 +224,6 @@ class MiniEngine:
         self._say(Pushed(sequence.name, push.since, path, hops, sequence.account))
 
     def _end(self, sequence: Sequence) -> None:
-        """Its full blocks go to the store, and are found here until they are handed out."""
         sequence.move("end")
         self._running.remove(sequence)
-        request = sequence.request
-        full = request.computed // self.manager.block_tokens
-        blocks = self.manager.table(request).blocks[:full]
-        self._prefixes.save(request.hashes[:full], blocks)
-        self.manager.free(request)
+        self._housing.leave(sequence)
