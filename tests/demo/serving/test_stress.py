@@ -16,7 +16,7 @@ import pytest
 
 import kvferry as kf
 from kvferry.demo.model import Llama, generate, load_model
-from kvferry.demo.serving import mini_engine
+from kvferry.demo.serving import housing
 from kvferry.demo.serving.messages import Arrived, Finished, Given, Said, Unpushed, Wanted
 from kvferry.demo.serving.mini_engine import MiniEngine
 from kvferry.demo.serving.pages import Pages, pages_of, record_of
@@ -219,7 +219,7 @@ def test_whatever_fails(
     model: Llama, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     fate = Fate(seed)
-    monkeypatch.setattr(mini_engine, "SHORT", fate.random.choice([0, 4, 20]))
+    monkeypatch.setattr(housing, "SHORT", fate.random.choice([0, 4, 20]))
     with opened(model, f"unix://{tmp_path / 'store'}", fate) as pair:
         pair.run()
         given = [said for said in pair.decode.said if isinstance(said, Given)]
