@@ -37,8 +37,15 @@ def test_where_the_token_lies() -> None:
 @pytest.mark.parametrize("given", [{}, {"XDG_CACHE_HOME": ""}])
 def test_where_downloads_are_kept(given: dict[str, str]) -> None:
     assert from_environment({"XDG_CACHE_HOME": "/c"}).cache == Path("/c/kvferry")
-    by_default = Path.home() / ".cache" / "kvferry"
-    assert from_environment(given).cache == by_default == Options(token_file=Path("/t")).cache
+    assert from_environment(given).cache == Path.home() / ".cache" / "kvferry"
+
+
+def test_without_a_home_nothing_else_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert from_environment({"KVFERRY_TOKEN_FILE": "/t"}).cache is None
 
 
 def test_a_token_is_its_bytes() -> None:

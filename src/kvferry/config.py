@@ -38,7 +38,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import UsageError
@@ -87,7 +87,7 @@ class Options:
     hixl          name of the vendor's engine, "ip:port", or "1": on loopback; None: there is none
     hixl_options  what it is initialised with, a JSON object of strings
     node_socket   where this host's node listens, if it has one
-    cache         folder of what was downloaded, and may be again
+    cache         folder of what was downloaded, and may be again, if there is a home
     """
 
     token_file: Path
@@ -117,7 +117,7 @@ class Options:
     hixl: str | None = None
     hixl_options: str = "{}"
     node_socket: Path | None = None
-    cache: Path = field(default_factory=lambda: _cache({}))
+    cache: Path | None = None
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Options:
@@ -173,9 +173,12 @@ def _node_socket(environ: Mapping[str, str]) -> Path | None:
     return Path(runtime) / "kvferry" if runtime else None
 
 
-def _cache(environ: Mapping[str, str]) -> Path:
+def _cache(environ: Mapping[str, str]) -> Path | None:
     cache = environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "kvferry"
+    try:
+        return (Path(cache) if cache else Path.home() / ".cache") / "kvferry"
+    except RuntimeError:  # whoever this is has no home, and may never download anything
+        return None
 
 
 def _copy_engines(environ: Mapping[str, str]) -> int:

@@ -182,6 +182,25 @@ def test_refuses_before_anything_starts(
     assert (out, err.count("\n")) == ("", 1)
 
 
+def test_what_is_ignored_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under nohup."""
+    met: list[str] = []
+
+    def check() -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        met.append("still here")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        monkeypatch.setattr("kvferry.cli.demo._check_packages", check)
+        assert demo(monkeypatch) == 130
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert met == ["still here"]
+
+
 def test_a_package_that_is_missing_is_named_before_anything_is_downloaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

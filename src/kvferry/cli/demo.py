@@ -110,15 +110,17 @@ def _demo(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Whoever wants it to end, it ends what it began, and then itself."""
-    before = [signal.signal(each, signal.default_int_handler) for each in ENDS]
+    """Whoever wants it to end, it ends what it began, and then itself; what is ignored, as under
+    nohup, stays so."""
+    heeded = [each for each in ENDS if signal.getsignal(each) is not signal.SIG_IGN]
+    before = [signal.signal(each, signal.default_int_handler) for each in heeded]
     try:
         yield
     except KeyboardInterrupt:
         print("kvferry: interrupted", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
     finally:
-        for each, handler in zip(ENDS, before, strict=True):
+        for each, handler in zip(heeded, before, strict=True):
             signal.signal(each, handler)
 
 
@@ -134,8 +136,11 @@ def _check_packages() -> None:
 def _model(console: Console) -> Path:
     from ..demo.model import download_bar, model_path
 
+    cache = from_environment().cache
+    if cache is None:
+        raise UsageError("no home to keep the model in: set XDG_CACHE_HOME", cause="cache")
     with download_bar(console, "downloading the model") as progress:
-        return model_path(from_environment().cache, progress)
+        return model_path(cache, progress)
 
 
 def _text(document: Path | None) -> str:

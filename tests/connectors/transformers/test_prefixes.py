@@ -25,11 +25,6 @@ DTYPES = ["float32", "bfloat16", "float16"]
 GREEDY = {"do_sample": False, "max_new_tokens": 4}
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.fixture
 def store() -> Iterator[kf.Store]:
     with kf.Store(size="16MiB") as made:
@@ -237,7 +232,7 @@ def test_a_pool_that_is_small(pinned: int, caplog: pytest.LogCaptureFixture) -> 
             output, report = prefixes.generate(ids, **GREEDY)
             assert output[0].tolist() == plain(model, ids)
             assert report.kept < 80
-            assert prefixes.restore(ids)[1] == report.kept
+            assert prefixes.restore(ids)[1] <= report.kept  # a full pool goes on making room
     assert ("the store took" in caplog.text) == bool(pinned)
 
 

@@ -39,7 +39,6 @@ class LateChannel:
 
     def __init__(self, channel: Channel, fate: Strikes) -> None:
         self.channel, self._fate = channel, fate
-        self.path = channel.path
         self.transfers: list[LateTransfer] = []
 
     def land_one(self) -> None:

@@ -68,7 +68,7 @@ def test_handed_over_kept_and_found(file: Path, model: Llama, node: Node) -> Non
         assert first.prefilled is not None
         assert first.prefilled.computed == PROMPT
         assert first.account.computed == 7, "the decoder computed what was handed over"
-        assert "fabric" in first.path
+        assert {hop.path for hop in first.hops} == {"fabric/host/none"}
         assert sum(hop.bytes for hop in first.hops) == PROMPT // SIZE * page_bytes(model)
         assert {hop.layer for hop in first.hops} == set(range(model.config.layers))
         cluster.forget()

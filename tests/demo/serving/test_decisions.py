@@ -80,8 +80,8 @@ class House:
     def __init__(self) -> None:
         self.posted: list[tuple[str, object]] = []
         self.router = Router(lambda worker, order: self.posted.append((worker, order)))
-        self.router.heard(PREFILL, Ready("p:1", 0.1), 0.0)
-        self.router.heard(DECODE, Ready("d:1", 0.2), 0.0)
+        self.router.heard(PREFILL, Ready("p:1"), 0.0)
+        self.router.heard(DECODE, Ready("d:1"), 0.0)
         self.turn = self.router.ask(Ask("a", [1, 2, 3], 4, frozenset({0})), 10.0)
 
     def take(self) -> list[tuple[str, object]]:
@@ -95,16 +95,35 @@ def test_a_prompt_is_handed_over() -> None:
     assert house.take() == [(DECODE, Serve("a", [1, 2, 3], 4, [0], True))]
     router.heard(DECODE, Wanted("a", 2, [5, 6]), 10.1)
     assert house.take() == [(PREFILL, Prefill("a", [1, 2, 3], 2, [5, 6], "d:1"))]
-    hops = [Hop(0, 10.2, 0.01, 64)]
-    router.heard(PREFILL, Pushed("a", 10.15, "fabric", hops, Account(computed=3)), 10.4)
+    hops = [Hop(0, 10.2, 0.01, 64, "fabric")]
+    router.heard(PREFILL, Pushed("a", 10.15, hops, Account(computed=3)), 10.4)
     router.heard(DECODE, Given("a", 7), 10.5)
     router.heard(DECODE, Given("a", 8), 10.75)
     router.heard(DECODE, Finished("a", Account(computed=2)), 10.8)
     turn = house.turn
     assert (turn.given, turn.first, turn.done) == ([7, 8], 0.5, True)
-    assert (turn.path, turn.hops, turn.troubles) == ("fabric", hops, [])
+    assert (turn.hops, turn.troubles) == (hops, [])
     assert turn.prefilled == Account(computed=3)
     assert turn.account == Account(computed=2)
+
+
+@pytest.mark.parametrize("end", ["pushed", "unpushed", "ended"])
+def test_an_answer_may_be_there_before_it_is_known_how_it_was_handed_over(end: str) -> None:
+    house = House()
+    router, turn = house.router, house.turn
+    router.heard(DECODE, Wanted("a", 0, [5]), 10.1)
+    router.heard(DECODE, Given("a", 7), 10.2)
+    router.heard(DECODE, Finished("a", Account()), 10.3)
+    assert not turn.done
+    if end == "pushed":
+        router.heard(PREFILL, Pushed("a", 10.1, [], Account(computed=3)), 10.4)
+        assert turn.prefilled == Account(computed=3)
+    elif end == "unpushed":
+        router.heard(PREFILL, Unpushed("a", "nobody said that it heard"), 10.4)
+    else:
+        router.ended(PREFILL)
+    assert (turn.done, turn.given) == (True, [7])
+    router.ask(turn.ask, 11.0)
 
 
 def test_what_cannot_be_handed_over_is_computed_where_it_is_wanted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -64,6 +65,33 @@ def test_refuses_another_layout(field: str, value: object) -> None:
         with pytest.raises(UsageError, match=field):
             Push(channel, here.memory, pages_of(channel), np.array([1]), 0, 4)
         del here, region
+
+
+@pytest.mark.parametrize("said", [b"", b"{}", b"[4]", b'["4", {}]'])
+def test_refuses_what_says_no_layout(said: bytes) -> None:
+    with kf.Engine("127.0.0.1:0") as theirs, kf.Engine() as ours:
+        theirs.serve("kv layout", lambda _: said)
+        with pytest.raises(UsageError, match="layout"):
+            pages_of(ours.connect(theirs.addresses[0]))
+
+
+def test_a_layer_arrives_before_the_next_one_is_computed() -> None:
+    """And nobody waits for it here: the bytes move by themselves."""
+    blocks = np.array([1, 2])
+    with kf.Engine("127.0.0.1:0") as theirs, kf.Engine() as ours:
+        here, there = Pages(ours, RECORD, 4), Pages(theirs, RECORD, 4)
+        channel = ours.connect(theirs.addresses[0])
+        push = Push(channel, here.memory, pages_of(channel), blocks, 0, 8)
+        for layer in range(3):
+            here.layers[layer] = layer + 1.0
+            push.written(layer, blocks, 8)
+            end = time.monotonic() + 10
+            while not (there.layers[layer, blocks] == layer + 1.0).all():
+                assert time.monotonic() < end
+                time.sleep(0.001)
+            assert not there.layers[layer + 1 :].any()
+        push.finish("a", 1)
+        del here, there, push
 
 
 def test_refuses_blocks_that_are_not_there() -> None:

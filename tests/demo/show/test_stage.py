@@ -43,7 +43,8 @@ def test_the_first_that_speaks_is_heard_and_others_are_told_when_done() -> None:
         turn.given += token
         turn.times.append(1.5)
         stage.token(turn)
-    one.account, other.prefilled = Account(loaded=8, computed=1), Account(computed=9)
+    one.account = Account(loaded=8, computed=1)
+    other.account, other.prefilled = Account(loaded=4), Account(loaded=4, computed=5)
     for turn in (one, other, Turn(Ask("plain a", [], 1), 0.0)):
         stage.served(turn)
     assert out.getvalue().splitlines() == [
@@ -52,7 +53,7 @@ def test_the_first_that_speaks_is_heard_and_others_are_told_when_done() -> None:
         "   first token after 1.50 s; tokens of the prompt: 8 from the store, 1 computed here",
         "   Q  Who?",
         "   A  uv",
-        "   first token after 1.50 s; tokens of the prompt: 9 handed over",
+        "   first token after 1.50 s; tokens of the prompt: 4 from the store, 5 handed over",
     ]
 
 

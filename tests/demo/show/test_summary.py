@@ -15,11 +15,12 @@ from kvferry.demo.show.timeline import Bar, bars, draw
 BLOCK = 16
 PROMPT = list(range(100))  # six full blocks, and four tokens
 # Of two layers, in two steps: all but the last has arrived when that one is sent.
+WAY = "fabric/host/none"
 HOPS = [
-    Hop(0, 10.1, 0.05, 600),
-    Hop(1, 10.2, 0.05, 600),
-    Hop(0, 10.3, 0.05, 200),
-    Hop(1, 10.4, 0.05, 200),
+    Hop(0, 10.1, 0.05, 600, WAY),
+    Hop(1, 10.2, 0.05, 600, WAY),
+    Hop(0, 10.3, 0.05, 200, "tcp/inline/none"),
+    Hop(1, 10.4, 0.05, 200, WAY),
 ]
 
 
@@ -31,7 +32,6 @@ def turn(name: str, first: float, given: list[int], account: Account | None = No
 def played() -> Played:
     first = turn("one", 2.0, [1, 2, 3])
     first.prefilled, first.since, first.hops = Account(computed=100), 10.0, HOPS
-    first.path = "fabric/host/none"
     loaded = Account(loaded=96, loaded_bytes=9_600, loaded_seconds=0.002, computed=4)
     second = turn("two", 0.25, [4, 5, 6], loaded)
     plain = [turn("plain one", 2.5, [1, 2, 3]), turn("plain two", 2.0, [4, 5, 6])]
@@ -48,7 +48,7 @@ def test_figures() -> None:
     assert summary.ratio == 8
     assert (summary.hit_tokens, summary.prompt_tokens) == (96, 100)
     assert (summary.hit_blocks, summary.full_blocks) == (6, 6)
-    assert (summary.handed_over.bytes, summary.handed_over.ways) == (1600, ("fabric/host/none",))
+    assert (summary.handed_over.bytes, summary.handed_over.ways) == (1600, (WAY, "tcp/inline/none"))
     assert summary.handed_over.seconds == pytest.approx(0.2)
     assert summary.before_the_end == pytest.approx(1400 / 1600)
     assert summary.loaded.gbps == pytest.approx(9_600 / 0.002 / 1e9)
@@ -87,7 +87,8 @@ def test_an_answer_that_differs(given: list[int], difference: Difference, same: 
 def test_a_run_in_which_much_failed() -> None:
     run = played()
     first, second = run.served
-    first.hops, first.path, first.troubles = [], "", ["the prefill worker ended"]
+    del first.given[1:], first.times[1:]
+    first.hops, first.troubles = [], ["the prefill worker ended"]
     second.account = Account(computed=100)
     for each in (second, run.plain[1]):
         each.given, each.times = [], []
@@ -98,6 +99,7 @@ def test_a_run_in_which_much_failed() -> None:
     assert "the answer is empty" in said
     assert "handed over nothing" in said
     assert "loaded nothing" in said
+    assert "decode" not in said
 
 
 def test_when_layers_were_computed_sent_and_there() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +26,7 @@ class Setting(msgspec.Struct, frozen=True):
     store   address of a node; None: there is none
     blocks  of KV memory of each worker, of so many tokens
     chunk   tokens that a worker computes in one step
-    threads of each worker's matrix products; 0: its share of the processors
+    threads of each worker's matrix products
     """
 
     model: Path
@@ -35,7 +34,7 @@ class Setting(msgspec.Struct, frozen=True):
     blocks: int = 256
     block_tokens: int = 16
     chunk: int = 512
-    threads: int = 0
+    threads: int = 1
 
 
 class Cluster:
@@ -49,8 +48,8 @@ class Cluster:
         for thread in self._threads:
             thread.start()
 
-    def begin(self, setting: Setting) -> dict[str, float]:
-        """Block until both have the model: how many seconds that took each. Raises PeerError."""
+    def begin(self, setting: Setting) -> None:
+        """Block until both have the model. Raises PeerError."""
         order = Start(
             str(setting.model.resolve()),
             setting.store,
@@ -62,7 +61,6 @@ class Cluster:
             self._post(name, order)
         while len(self._router.addresses) < len(self.processes):
             self._next()
-        return self._router.loading
 
     def serve(
         self, asks: Sequence[Ask], on_token: Callable[[Turn], None] = lambda _: None
@@ -142,11 +140,10 @@ class Cluster:
 @contextmanager
 def open_cluster(setting: Setting) -> Iterator[Cluster]:
     """Both workers, with the model loaded; gone, and reaped, when the block is left."""
-    share = setting.threads or max(1, len(os.sched_getaffinity(0)) // 2)
     with ExitStack() as stack:
         processes: dict[str, Process] = {}
         for name in (PREFILL, DECODE):
-            processes[name] = Process(MODULE, name, [f"OPENBLAS_NUM_THREADS={share}"])
+            processes[name] = Process(MODULE, name, [f"OPENBLAS_NUM_THREADS={setting.threads}"])
             stack.callback(processes[name].end)
         cluster = Cluster(processes)
         stack.callback(cluster.close)

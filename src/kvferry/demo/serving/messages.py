@@ -96,7 +96,7 @@ class Account(msgspec.Struct):
     found     tokens whose KV was in its own blocks
     loaded    came from the store: so many bytes in so many seconds
     missing   were in the store, and could not be loaded
-    computed  by the model: the request's share of so many seconds
+    computed  by the model
     preempted how often others needed its blocks
     """
 
@@ -106,27 +106,24 @@ class Account(msgspec.Struct):
     loaded_seconds: float = 0.0
     missing: int = 0
     computed: int = 0
-    computed_seconds: float = 0.0
     preempted: int = 0
 
 
 class Hop(msgspec.Struct, frozen=True, array_like=True):
     """KV of one layer that was handed over: submitted at, on the monotonic clock; until it was
-    there."""
+    there; over this path."""
 
     layer: int
     at: float
     seconds: float
     bytes: int
+    path: str
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """address  of its engine
-    seconds  that it took to load the model
-    """
+    """It has the model. address: of its engine."""
 
     address: str
-    seconds: float
 
 
 class Wanted(msgspec.Struct, frozen=True, tag=True):
@@ -143,7 +140,6 @@ class Pushed(msgspec.Struct, frozen=True, tag=True):
 
     name: str
     since: float
-    path: str
     hops: list[Hop]
     account: Account
 

@@ -157,12 +157,9 @@ class MiniEngine:
         return self._model.forward(np.concatenate(tokens), np.concatenate(positions), attend, last)
 
     def _charge(self, parts: list[tuple[Sequence, Part]], seconds: float) -> None:
-        rows = parts[-1][1].rows.stop
-        self._housing.costs.computed(rows, seconds)
+        self._housing.costs.computed(parts[-1][1].rows.stop, seconds)
         for sequence, part in parts:
-            count = part.stop - part.start
-            sequence.account.computed += count
-            sequence.account.computed_seconds += seconds * count / rows
+            sequence.account.computed += part.stop - part.start
 
     # ---- blocks ----
 
@@ -220,8 +217,7 @@ class MiniEngine:
         except Error as error:
             self._say(Unpushed(sequence.name, str(error)))
             return
-        path = str(push.channel.path)
-        self._say(Pushed(sequence.name, push.since, path, hops, sequence.account))
+        self._say(Pushed(sequence.name, push.since, hops, sequence.account))
 
     def _end(self, sequence: Sequence) -> None:
         sequence.move("end")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ... import paged
 from ...engine import Channel, Engine
+from ...errors import UsageError
 from ...paged import Copies, LayoutRecord, PagedMemory
 from ..model import Config
 
@@ -47,9 +48,12 @@ class Pages:
 
 def pages_of(peer: Channel) -> PagedMemory:
     """The same of a peer. Raises UsageError (layout) for what is none, PeerError, Timeout."""
-    said: tuple[int, Any] = msgspec.json.decode(
-        peer.call(SERVICE, b""), type=tuple[int, msgspec.Raw]
-    )
+    try:
+        said: tuple[int, Any] = msgspec.json.decode(
+            peer.call(SERVICE, b""), type=tuple[int, msgspec.Raw]
+        )
+    except msgspec.DecodeError as error:
+        raise UsageError(f"layout: {error}", cause="layout") from None
     record = LayoutRecord.decode(bytes(said[1]))
     return paged.layouts.layer_first(record, said[0], [peer.regions[REGION]])
 

@@ -83,7 +83,10 @@ class Push:
             self._again()
             raise self._failure
         reports = [(layer, at, transfer.report) for layer, at, transfer in self._under_way]
-        return [Hop(layer, at, report.seconds, report.bytes) for layer, at, report in reports]
+        return [
+            Hop(layer, at, report.seconds, report.bytes, str(report.path))
+            for layer, at, report in reports
+        ]
 
     def settle(self) -> None:
         """Block until nothing reads our blocks any more: they may become somebody else's. Raises

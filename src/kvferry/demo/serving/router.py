@@ -50,8 +50,9 @@ class Turn:
     given     tokens
     times     when each of them came
     account   of the worker that decoded; prefilled: of the one that prefilled, if it did
-    since, hops, path   handing over: when it computed first, and each layer's way
+    since, hops   handing over: when it computed first, and each layer's way
     troubles  what failed on the way, and was made good
+    answered  all tokens are given; done: what became of handing over is known, too
     """
 
     ask: Ask
@@ -62,8 +63,8 @@ class Turn:
     prefilled: Account | None = None
     since: float = 0.0
     hops: list[Hop] = field(default_factory=list)
-    path: str = ""
     troubles: list[str] = field(default_factory=list)
+    answered: bool = False
     done: bool = False
 
     @property
@@ -80,7 +81,6 @@ class Router:
     def __init__(self, post: Callable[[str, Order], None]) -> None:
         self.turns: dict[str, Turn] = {}
         self.addresses: dict[str, str] = {}
-        self.loading: dict[str, float] = {}
         self._post = post
         self._prefilling: set[str] = set()
         self._plain: dict[str, set[str]] = {PREFILL: set(), DECODE: set()}
@@ -126,7 +126,6 @@ class Router:
 
     def _ready(self, worker: str, said: Ready, now: float) -> None:
         self.addresses[worker] = said.address
-        self.loading[worker] = said.seconds
 
     def _wanted(self, worker: str, said: Wanted, now: float) -> None:
         ask = self.turns[said.name].ask
@@ -140,8 +139,8 @@ class Router:
     def _pushed(self, worker: str, said: Pushed, now: float) -> None:
         turn = self.turns[said.name]
         self._prefilling.discard(said.name)
-        turn.prefilled, turn.since = said.account, said.since
-        turn.hops, turn.path = said.hops, said.path
+        turn.prefilled, turn.since, turn.hops = said.account, said.since, said.hops
+        turn.done = turn.answered
 
     def _unpushed(self, worker: str, said: Unpushed, now: float) -> None:
         self._go_on_alone(said.name, said.why, gone=False)
@@ -154,7 +153,8 @@ class Router:
     def _finished(self, worker: str, said: Finished, now: float) -> None:
         turn = self.turns[said.name]
         turn.account = said.account or turn.account
-        turn.done = True
+        turn.answered = True
+        turn.done = said.name not in self._prefilling
         self._plain[worker].discard(said.name)
 
     def _failed(self, worker: str, said: Failed, now: float) -> None:
@@ -166,8 +166,10 @@ class Router:
         raise PeerError(f"the {worker} worker: {said.why}", cause="worker")
 
     def _go_on_alone(self, name: str, why: str, gone: bool) -> None:
+        turn = self.turns[name]
         self._prefilling.discard(name)
-        self.turns[name].troubles.append(why)
+        turn.troubles.append(why)
+        turn.done = turn.answered
         self._post(DECODE, Alone(name, gone))
 
     def _begin_again(self, turn: Turn) -> None:

@@ -151,7 +151,6 @@ def main() -> None:
 
 
 def _work(start: Start, lines: BinaryIO, say: Callable[[Said], None]) -> None:
-    begin = time.monotonic()
     model = load_model(Path(start.model))
     inbox: SimpleQueue[Any] = SimpleQueue()
     with Engine(ANYWHERE) as engine:
@@ -159,7 +158,7 @@ def _work(start: Start, lines: BinaryIO, say: Callable[[Said], None]) -> None:
         threading.Thread(target=_read_orders, args=(lines, inbox, say), daemon=True).start()
         notified = threading.Thread(target=_read_notifications, args=(engine, inbox))
         notified.start()
-        say(Ready(engine.addresses[0], time.monotonic() - begin))
+        say(Ready(engine.addresses[0]))
         try:
             _carry_out(worker, inbox)
         finally:

@@ -34,7 +34,9 @@ def figures(summary: Summary) -> Iterator[tuple[str, str]]:
             ),
         )
         yield "", f"first token of the first conversation after {summary.first:.2f} s"
-    yield "decode", f"{summary.tokens_per_second:.1f} tokens a second, one conversation at a time"
+    if summary.tokens_per_second:
+        rate = f"{summary.tokens_per_second:.1f} tokens a second"
+        yield "decode", f"{rate}, one conversation at a time"
 
 
 def compared(summary: Summary, decode: Callable[[Sequence[int]], str]) -> Iterator[str]:

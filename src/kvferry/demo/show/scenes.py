@@ -59,7 +59,8 @@ def play(
     after = read()
     if further:
         cluster.forget()
-        audience.scene(f"{len(further)} more questions at once")
+        more = f"{len(further)} more questions at once" if len(further) > 1 else "One more question"
+        audience.scene(more)
         served += _serve(cluster, further, audience)
     audience.scene("The same without kvferry: every token computed, for comparison")
     plain = _plain(cluster, script.asks, audience)

@@ -111,14 +111,12 @@ class Stage:
 
 def _account(turn: Turn) -> str:
     """Where the KV of the prompt came from."""
-    helper = turn.prefilled
-    there = turn.account.found + turn.account.loaded
+    rest = len(turn.ask.tokens) - turn.account.found - turn.account.loaded
     parts = {
         "found in its own blocks": turn.account.found,
         "from the store": turn.account.loaded,
-        "handed over": helper.computed + helper.found + helper.loaded if helper else 0,
+        "handed over" if turn.prefilled else "computed here": rest,
     }
-    parts["computed here"] = len(turn.ask.tokens) - there - parts["handed over"]
     told = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count > 0)
     first = f"first token after {turn.first:.2f} s; " if turn.times else "empty; "
     return f"{first}tokens of the prompt: {told}"

@@ -44,7 +44,7 @@ class Summary(msgspec.Struct, frozen=True):
     handed_over      from the worker that prefills, of the first conversation
     before_the_end   share of these bytes that were there when the last layer's KV was computed
     loaded           from the store
-    tokens_per_second of an answer, after its first token
+    tokens_per_second of an answer, after its first token; 0 when there are no others
     compared         tokens that are the same both ways, up to the first difference of an answer
     """
 
@@ -80,7 +80,7 @@ def summary_of(played: Played, block_tokens: int, troubles: Sequence[str] = ()) 
         len(served.given) if each is None else each.position
         for (served, _), each in zip(pairs, found, strict=True)
     ]
-    path = (first.path,) if hops else ()
+    paths = tuple(dict.fromkeys(hop.path for hop in hops))
     return Summary(
         first=_first(first),
         with_reuse=_first(second),
@@ -89,7 +89,7 @@ def summary_of(played: Played, block_tokens: int, troubles: Sequence[str] = ()) 
         full_blocks=len(second.ask.tokens) // block_tokens,
         hit_tokens=account.loaded,
         hit_blocks=account.loaded // block_tokens,
-        handed_over=Moved(sum(hop.bytes for hop in hops), sum(hop.seconds for hop in hops), path),
+        handed_over=Moved(sum(hop.bytes for hop in hops), sum(hop.seconds for hop in hops), paths),
         before_the_end=overlapped(hops),
         loaded=Moved(account.loaded_bytes, account.loaded_seconds, tuple(played.ways)),
         tokens_per_second=_rate(played.served[:2]),
@@ -114,8 +114,8 @@ def difference(served: Turn, plain: Turn) -> Difference | None:
 
 
 def overlapped(hops: Sequence[Hop]) -> float:
-    """Share of the bytes that had arrived when the KV of the last layer was there to be sent: that
-    much of handing over took no time of its own. 0 for none."""
+    """Share of the bytes that had arrived when the KV of the last layer was there to be sent:
+    nobody waited for these. 0 for none."""
     total = sum(hop.bytes for hop in hops)
     end = max((hop.at for hop in hops), default=0.0)
     return sum(hop.bytes for hop in hops if hop.at + hop.seconds <= end) / total if total else 0.0
