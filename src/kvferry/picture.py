@@ -24,7 +24,5 @@ def figure_module() -> Any:
     try:
         from matplotlib import figure
     except ImportError:
-        raise UsageError(
-            "--plot needs matplotlib: pip install 'kvferry[plot]'", cause="plot"
-        ) from None
+        raise UsageError("--plot needs matplotlib: pip install matplotlib", cause="plot") from None
     return figure

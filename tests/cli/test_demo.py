@@ -211,4 +211,4 @@ def test_a_package_that_is_missing_is_named_before_anything_is_downloaded(
 
     monkeypatch.setattr(importlib.util, "find_spec", without)
     assert demo(monkeypatch) == 2
-    assert "tokenizers: pip install 'kvferry[demo]'" in capsys.readouterr().err
+    assert "tokenizers: pip install gguf" in capsys.readouterr().err

@@ -26,7 +26,6 @@ __all__ = ["demo"]
 DIFFERENT = 1
 INTERRUPTED = 130
 MOST_FURTHER = 4
-PACKAGES = ("gguf", "tokenizers", "jinja2")
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -96,8 +95,8 @@ def _demo(
     script = write_script(text, _questions(asked, further), most, tokenizer, config)
     stage = Stage(console, tokenizer.decode, script.by_name)
     stage.fact("model", f"{config.name}, {config.layers} layers, float32 in NumPy")
-    with perform(file, script, stage, page=watch) as (played, summary, threads):
-        stage.summary(summary, threads)
+    with perform(file, script, stage, page=watch) as (played, summary):
+        stage.summary(summary)
         if json is not None:
             write_json(summary, json)
         if plot is not None:
@@ -126,7 +125,7 @@ def _interruptible() -> Iterator[None]:
 
 def _check_packages() -> None:
     """Before anything is downloaded."""
-    from ..demo.model.refusal import missing
+    from ..demo.model.refusal import PACKAGES, missing
 
     for package in PACKAGES:
         if importlib.util.find_spec(package) is None:
@@ -158,6 +157,8 @@ def _questions(asked: list[str], further: int) -> list[str]:
     """Those asked, and ours as far as there are to be more."""
     from ..demo.show.document import QUESTIONS
 
+    if len(asked) > 2 + MOST_FURTHER or not all(each.strip() for each in asked):
+        raise UsageError(f"--ask is for {2 + MOST_FURTHER} questions at most", cause="ask")
     wanted = max(2 + further, len(asked))
     ours = [question for question in QUESTIONS if question not in asked]
     return [*asked, *ours][:wanted]

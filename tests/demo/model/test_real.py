@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from kvferry.cli import main
 from kvferry.config import from_environment
 from kvferry.demo.model import generate, load
 from kvferry.demo.model.fetch import SMOLLM2
@@ -35,3 +37,17 @@ def test_it_says_what_transformers_says(path: Path) -> None:
     asked = tokenizer.chat([{"role": "user", "content": "What is the capital of France?"}])
     said = tokenizer.decode(generate(model, asked, 20, tokenizer.stops))
     assert said == "The capital of France is Paris."
+
+
+def test_what_the_demo_promises(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "out.json"
+    monkeypatch.setattr("sys.argv", ["kvferry", "demo", "--model", str(path), "--json", str(file)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    figures = json.loads(file.read_text())
+    assert figures["prompt_tokens"] >= 1000
+    assert figures["hit_blocks"] >= 0.95 * figures["full_blocks"]
+    assert (figures["compared"], figures["differences"]) == (48, [])

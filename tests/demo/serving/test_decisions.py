@@ -21,6 +21,7 @@ from kvferry.demo.serving.messages import (
     Pushed,
     Ready,
     Serve,
+    Troubled,
     Unpushed,
     Wanted,
 )
@@ -134,6 +135,12 @@ def test_what_cannot_be_handed_over_is_computed_where_it_is_wanted() -> None:
     house.router.heard(PREFILL, Unpushed("a", "no way"), 10.2)
     assert house.take() == [(DECODE, Alone("a", gone=False))]
     assert house.turn.troubles == ["no way"]
+
+
+def test_what_a_worker_does_without_is_kept() -> None:
+    house = House()
+    house.router.heard(DECODE, Troubled("no store"), 1.0)
+    assert house.router.troubles == ["the decode worker: no store"]
 
 
 def test_without_the_worker_that_prefills() -> None:

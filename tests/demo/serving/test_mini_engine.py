@@ -41,6 +41,7 @@ class House:
         self.said: list[Said] = []
         self.mini = MiniEngine(model, pages, prefixes, self.said.append, chunk=chunk, clock=clock)
         self.asked: dict[str, Sequence] = {}
+        self.told: list[str] = []
 
     def add(self, name: str, tokens: Any, most: int = MOST, *, helped: bool = False) -> Sequence:
         request = self.mini.manager.request(name, tokens)
@@ -70,8 +71,10 @@ def opened(
     with kf.Engine() as engine:
         pages = Pages(engine, record_of(model.config, model.revision, SIZE), blocks)
         now = clock or iter(range(1_000_000)).__next__
-        prefixes = Prefixes(store, pages.memory, now)
+        told: list[str] = []
+        prefixes = Prefixes(store, pages.memory, now, told.append)
         house = House(model, pages, prefixes, chunk, now)
+        house.told = told
         try:
             yield house
         finally:
@@ -220,6 +223,11 @@ def test_a_store_that_is_away_is_asked_again_later(model: Llama, node: str) -> N
         house.run()
         house.check("first", tokens)
         assert house.prefixes.failures == 1, "asked while it was known to be away"
+        now[0] += PAUSE
+        house.add("beside", tokens)
+        house.run()
+        assert house.prefixes.failures == 2
+        assert [said.endswith("away [away]") for said in house.told] == [True], "told once"
         fails[0] = False
         now[0] += PAUSE
         house.mini.forget()

@@ -43,7 +43,7 @@ def text(summary: Summary) -> str:
 
 
 def test_figures() -> None:
-    summary = summary_of(played(), BLOCK)
+    summary = summary_of(played(), BLOCK, 1)
     assert (summary.first, summary.with_reuse, summary.without_reuse) == (2.0, 0.25, 2.0)
     assert summary.ratio == 8
     assert (summary.hit_tokens, summary.prompt_tokens) == (96, 100)
@@ -57,7 +57,7 @@ def test_figures() -> None:
 
 
 def test_lines() -> None:
-    summary = summary_of(played(), BLOCK)
+    summary = summary_of(played(), BLOCK, 1)
     said = text(summary)
     assert "0.25 s with reuse, 2.00 s without: 8.0 times sooner" in said
     assert "96 of 100 tokens of the prompt, 6 of 6 full blocks (100.0 %)" in said
@@ -77,7 +77,7 @@ def test_lines() -> None:
 def test_an_answer_that_differs(given: list[int], difference: Difference, same: int) -> None:
     run = played()
     run.served[1].given[:] = given
-    summary = summary_of(run, BLOCK)
+    summary = summary_of(run, BLOCK, 1)
     assert (summary.differences, summary.compared) == ((difference,), same)
     (line,) = compared(summary, lambda tokens: f"<{tokens[0]}>")
     assert line.startswith(f"DIFFERENT: two, token {difference.position}: served ")
@@ -92,14 +92,21 @@ def test_a_run_in_which_much_failed() -> None:
     second.account = Account(computed=100)
     for each in (second, run.plain[1]):
         each.given, each.times = [], []
-    summary = summary_of(Played(run.served, run.plain, {}), BLOCK, ["the node ended"])
+    summary = summary_of(Played(run.served, run.plain, {}), BLOCK, 1, ["the node ended"])
     assert summary.troubles == ("the node ended", "one: the prefill worker ended")
     assert (summary.ratio, summary.handed_over.gbps, summary.before_the_end) == (0, 0, 0)
     said = text(summary)
     assert "the answer is empty" in said
+    assert "reuse" not in said
     assert "handed over nothing" in said
     assert "loaded nothing" in said
     assert "decode" not in said
+
+
+def test_nothing_was_reused() -> None:
+    run = played()
+    run.served[1].account = Account(computed=100)
+    assert "0.25 s; nothing was reused" in text(summary_of(run, BLOCK, 1))
 
 
 def test_when_layers_were_computed_sent_and_there() -> None:
@@ -113,10 +120,10 @@ def test_when_layers_were_computed_sent_and_there() -> None:
 def _drawn_before(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The first picture opens files of fonts, which stay open."""
     pytest.importorskip("matplotlib")
-    draw(played(), summary_of(played(), BLOCK), tmp_path_factory.mktemp("first") / "out.svg")
+    draw(played(), summary_of(played(), BLOCK, 1), tmp_path_factory.mktemp("first") / "out.svg")
 
 
 @pytest.mark.usefixtures("_drawn_before")
 def test_a_picture(tmp_path: Path) -> None:
-    draw(played(), summary_of(played(), BLOCK), tmp_path / "out.svg")
+    draw(played(), summary_of(played(), BLOCK, 1), tmp_path / "out.svg")
     assert (tmp_path / "out.svg").read_bytes().startswith(b"<?xml")

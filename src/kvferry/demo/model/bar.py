@@ -16,12 +16,20 @@ __all__ = ["download_bar"]
 
 @contextmanager
 def download_bar(console: Console, what: str) -> Iterator[Progress]:
-    """A bar that moves to and fro until a total is known; gone afterwards, and not drawn at all
-    where `console` is no terminal."""
+    """A bar that moves to and fro until a total is known; gone afterwards. Where `console` is no
+    terminal: a line, when it begins."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     hidden = not console.is_terminal
     with Drawn(
         *columns, TransferSpeedColumn(), console=console, transient=True, disable=hidden
     ) as drawn:
         task = drawn.add_task(what, total=None)
-        yield lambda done, of: drawn.update(task, completed=done, total=of)
+        told: list[str] = []
+
+        def progress(done: int, of: int) -> None:
+            if hidden and not told:
+                told.append(what)
+                console.print(f"{what}, {of / 1e6:.0f} MB")
+            drawn.update(task, completed=done, total=of)
+
+        yield progress

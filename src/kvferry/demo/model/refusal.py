@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ...errors import UsageError
 
-__all__ = ["missing", "refused"]
+__all__ = ["PACKAGES", "missing", "refused"]
+
+PACKAGES = ("gguf", "tokenizers", "jinja2")
 
 
 def refused(what: str) -> UsageError:
@@ -14,5 +16,6 @@ def refused(what: str) -> UsageError:
 
 def missing(package: str) -> UsageError:
     return UsageError(
-        f"the demo needs the package {package}: pip install 'kvferry[demo]'", cause="demo_extra"
+        f"the demo needs the package {package}: pip install {' '.join(PACKAGES)}",
+        cause="demo_extra",
     )

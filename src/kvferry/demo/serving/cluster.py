@@ -98,6 +98,11 @@ class Cluster:
         """Workers that ended, as far as it was heard."""
         return frozenset(self._router.gone)
 
+    @property
+    def troubles(self) -> tuple[str, ...]:
+        """What workers had to do without so far."""
+        return tuple(self._router.troubles)
+
     def forget(self) -> None:
         """What workers have in their own blocks is found no more, unless they serve somebody by
         then; the store keeps its own."""

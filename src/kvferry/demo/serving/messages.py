@@ -31,6 +31,7 @@ __all__ = [
     "Said",
     "Serve",
     "Start",
+    "Troubled",
     "Unpushed",
     "Wanted",
 ]
@@ -170,7 +171,13 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
-Said = Ready | Wanted | Pushed | Unpushed | Given | Finished | Failed
+class Troubled(msgspec.Struct, frozen=True, tag=True):
+    """Something is away that it can do without."""
+
+    why: str
+
+
+Said = Ready | Wanted | Pushed | Unpushed | Given | Finished | Failed | Troubled
 
 
 class Arrived(msgspec.Struct, frozen=True):

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ... import log
 from ...errors import Error, NotQuiet
 from ...paged import BlockManager, PagedMemory, Request, StoredBlocks, swap_in, swap_out
 from ...paged.ids import Ids
@@ -15,8 +14,6 @@ from ...store import Store
 __all__ = ["Prefixes"]
 
 T = TypeVar("T")
-
-logger = log.get("kvferry.demo")
 
 PAUSE = 1.0  # seconds without asking after a failure, or as many as that took
 LEASE = 10.0  # seconds between finding a block and having loaded it
@@ -28,6 +25,7 @@ class Prefixes:
 
     open   makes the store, each time that it is needed and not there; None: there never is one
     clock  in seconds
+    tell   is told why, when it does not answer after it did
     """
 
     def __init__(
@@ -35,12 +33,15 @@ class Prefixes:
         open: Callable[[], Store] | None,
         memory: PagedMemory,
         clock: Callable[[], float] = time.monotonic,
+        tell: Callable[[str], object] = lambda _: None,
     ) -> None:
         self._open = open
         self._memory = memory
         self._clock = clock
+        self._tell = tell
         self._stored: StoredBlocks | None = None
         self._again = 0.0
+        self._away = False
         self.failures = 0
 
     def has(self, hashes: Sequence[bytes]) -> int:
@@ -78,11 +79,15 @@ class Prefixes:
         try:
             if self._stored is None:
                 self._stored = StoredBlocks(self._open(), self._memory)
-            return question(self._stored)
+            answer = question(self._stored)
+            self._away = False
+            return answer
         except NotQuiet:  # bytes may still land in blocks that others get
             raise
         except Error as error:
-            logger.warning("the store did not answer, going on without it: %s", str(error))
+            if not self._away:
+                self._tell(f"the store did not answer, going on without it: {error}")
+            self._away = True
             self.failures += 1
             now = self._clock()
             self._again = now + max(PAUSE, now - begin)

@@ -25,6 +25,7 @@ from .messages import (
     Ready,
     Said,
     Serve,
+    Troubled,
     Unpushed,
     Wanted,
 )
@@ -76,6 +77,7 @@ class Turn:
 class Router:
     """post  carries an order to the worker of this name
     gone  workers that ended
+    troubles  what workers did without
     """
 
     def __init__(self, post: Callable[[str, Order], None]) -> None:
@@ -85,6 +87,7 @@ class Router:
         self._prefilling: set[str] = set()
         self._plain: dict[str, set[str]] = {PREFILL: set(), DECODE: set()}
         self.gone: set[str] = set()
+        self.troubles: list[str] = []
 
     def ask(self, ask: Ask, now: float) -> Turn:
         """Raises UsageError (name) for the name of one that is not done, PeerError when the worker
@@ -165,6 +168,9 @@ class Router:
             return  # it ends, which is made good when it has
         raise PeerError(f"the {worker} worker: {said.why}", cause="worker")
 
+    def _troubled(self, worker: str, said: Troubled, now: float) -> None:
+        self.troubles.append(f"the {worker} worker: {said.why}")
+
     def _go_on_alone(self, name: str, why: str, gone: bool) -> None:
         turn = self.turns[name]
         self._prefilling.discard(name)
@@ -191,4 +197,5 @@ _HEARD: dict[type, Callable[[Router, str, Any, float], None]] = {
     Given: Router._given,
     Finished: Router._finished,
     Failed: Router._failed,
+    Troubled: Router._troubled,
 }

@@ -38,6 +38,7 @@ from .messages import (
     Said,
     Serve,
     Start,
+    Troubled,
     Unpushed,
 )
 from .mini_engine import MiniEngine
@@ -62,7 +63,7 @@ class Worker:
         record = record_of(model.config, model.revision, start.block_tokens)
         self._pages = Pages(engine, record, start.blocks)
         store = None if start.store is None else partial(Store, start.store)
-        self.prefixes = Prefixes(store, self._pages.memory)
+        self.prefixes = Prefixes(store, self._pages.memory, tell=lambda why: say(Troubled(why)))
         self.mini = MiniEngine(model, self._pages, self.prefixes, say, chunk=start.chunk)
 
     def carry_out(self, order: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from .speech import readable
 from .summary import Difference, Moved, Summary
 
-__all__ = ["compared", "figures", "legend"]
+__all__ = ["compared", "figures"]
 
 MAPPED = ("fabric",)  # of a store's ways
 
@@ -15,6 +15,7 @@ MAPPED = ("fabric",)  # of a store's ways
 def figures(summary: Summary) -> Iterator[tuple[str, str]]:
     """What is measured, and how it went."""
     yield "time to first token", _sooner(summary)
+    yield "", f"of the second conversation, by one worker with {_threads(summary.threads)}"
     yield (
         "from the store",
         (
@@ -47,21 +48,17 @@ def compared(summary: Summary, decode: Callable[[Sequence[int]], str]) -> Iterat
         yield _different(each, decode)
 
 
-def legend(threads: int) -> str:
-    """What the two times are."""
-    of = "one thread" if threads == 1 else f"{threads} threads"
-    return (
-        "Seconds from the question to its first token, of the second conversation: with its prefix "
-        "from the store, and computed from the first token on, by a worker with as many threads "
-        f"({of}) and nothing beside it."
-    )
-
-
 def _sooner(summary: Summary) -> str:
     if not (summary.with_reuse and summary.without_reuse):
         return "there is none: the answer is empty"
+    if not summary.hit_tokens:
+        return f"{summary.with_reuse:.2f} s; nothing was reused"
     times = f"{summary.with_reuse:.2f} s with reuse, {summary.without_reuse:.2f} s without"
     return f"{times}: {summary.ratio:.1f} times sooner" if summary.ratio > 1 else times
+
+
+def _threads(count: int) -> str:
+    return "one thread" if count == 1 else f"{count} threads"
 
 
 def _share(part: int, whole: int) -> str:

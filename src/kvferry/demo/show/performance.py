@@ -20,11 +20,8 @@ __all__ = ["Performance", "perform"]
 
 
 class Performance(NamedTuple):
-    """threads: of each worker"""
-
     played: Played
     summary: Summary
-    threads: int
 
 
 @contextmanager
@@ -50,5 +47,5 @@ def perform(model: Path, script: Script, stage: Stage, *, page: bool) -> Iterato
         stage.fact("workers", f"one prefills, one decodes; ready after {seconds:.1f} s")
         played = play(cluster, script, stage, lambda: read_so_far(node.address))
         troubles = [f"the {name} worker ended on the way" for name in sorted(cluster.gone)]
-        summary = summary_of(played, BLOCK_TOKENS, [*node_troubles(node), *troubles])
-        yield Performance(played, summary, threads)
+        troubles = [*node_troubles(node), *troubles, *cluster.troubles]
+        yield Performance(played, summary_of(played, BLOCK_TOKENS, threads, troubles))

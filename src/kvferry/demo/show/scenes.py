@@ -54,7 +54,7 @@ def play(
     served = _serve(cluster, [first], audience)
     cluster.forget()
     before = read()
-    audience.scene("The same text, another question: workers have forgotten all, the store has not")
+    audience.scene("The same text, another question; both workers have forgotten their own blocks")
     served += _serve(cluster, [second], audience)
     after = read()
     if further:

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from ..serving import Turn
-from .lines import compared, figures, legend
+from .lines import compared, figures
 from .speech import Speech, readable
 from .summary import Summary
 
@@ -78,11 +78,11 @@ class Stage:
         self._speaking = None
         self._line(f"   {_account(turn)}", "dim")
         for trouble in turn.troubles:
-            self._line(f"   {trouble}; made good", TROUBLE)
+            self._line(f"   {trouble}; the rest was computed here", TROUBLE)
 
     # ---- after ----
 
-    def summary(self, summary: Summary, threads: int) -> None:
+    def summary(self, summary: Summary) -> None:
         for line in compared(summary, self._decode):
             self._line(f"   {line}", "bold red" if summary.differences else "bold green")
         for trouble in summary.troubles:
@@ -90,7 +90,6 @@ class Stage:
         self._console.print()
         for name, text in figures(summary):
             self.fact(name, text)
-        self._line(legend(threads), "dim")
 
     def _begin(self, turn: Turn) -> None:
         self._line(f"   Q  {self._questions[turn.ask.name]}")

@@ -44,6 +44,7 @@ class Summary(msgspec.Struct, frozen=True):
     handed_over      from the worker that prefills, of the first conversation
     before_the_end   share of these bytes that were there when the last layer's KV was computed
     loaded           from the store
+    threads          of each worker
     tokens_per_second of an answer, after its first token; 0 when there are no others
     compared         tokens that are the same both ways, up to the first difference of an answer
     """
@@ -58,6 +59,7 @@ class Summary(msgspec.Struct, frozen=True):
     handed_over: Moved
     before_the_end: float
     loaded: Moved
+    threads: int
     tokens_per_second: float
     compared: int
     differences: tuple[Difference, ...]
@@ -69,8 +71,11 @@ class Summary(msgspec.Struct, frozen=True):
         return self.without_reuse / self.with_reuse if self.with_reuse else 0.0
 
 
-def summary_of(played: Played, block_tokens: int, troubles: Sequence[str] = ()) -> Summary:
-    """troubles: what else went wrong on the way. Raises nothing; an answer may be empty."""
+def summary_of(
+    played: Played, block_tokens: int, threads: int, troubles: Sequence[str] = ()
+) -> Summary:
+    """threads: of each worker; troubles: what else went wrong on the way. Raises nothing; an
+    answer may be empty."""
     first, second, *_ = played.served
     hops, account = first.hops, second.account
     pairs = list(zip(played.served, played.plain, strict=True))
@@ -92,6 +97,7 @@ def summary_of(played: Played, block_tokens: int, troubles: Sequence[str] = ()) 
         handed_over=Moved(sum(hop.bytes for hop in hops), sum(hop.seconds for hop in hops), paths),
         before_the_end=overlapped(hops),
         loaded=Moved(account.loaded_bytes, account.loaded_seconds, tuple(played.ways)),
+        threads=threads,
         tokens_per_second=_rate(played.served[:2]),
         compared=sum(same),
         differences=differences,

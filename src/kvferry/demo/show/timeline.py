@@ -55,7 +55,7 @@ def _timeline(panel: Any, drawn: Sequence[Bar]) -> None:
     panel.invert_yaxis()
     panel.set_xlabel("seconds since the prompt was begun with")
     panel.set_ylabel("layer")
-    panel.set_title("KV of the first prompt, handed over layer by layer")
+    panel.set_title("KV of the first prompt, layer by layer; one diagonal a chunk of it")
     panel.legend(fontsize="small")
 
 
