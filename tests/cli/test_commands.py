@@ -135,7 +135,7 @@ def test_doctor_tries_the_paths(command: Command) -> None:
 
 
 # A single object that stays of each call shows in the fewer calls as well.
-@pytest.mark.parametrize("calls", [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("calls", [20_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_bench_from_end_to_end(tmp_path: Path, calls: int) -> None:
     fewer = f"from kvferry.bench import costs; costs.measure_costs.__defaults__ = ({calls},)"
     file = tmp_path / "bench.json"

@@ -78,6 +78,7 @@ def test_what_is_too_large_here_goes_elsewhere(three: Three) -> None:
     with pytest.raises(UsageError) as refused:
         a.put("largest", bytes(9 * MIB))
     assert refused.value.cause == "too_large"
+    assert list(a.remove_batch(["large", "large 2", "small"])) == [Answer.REMOVED] * 3
     with Store(f"kv://{three.at(a)}") as user, over_tcp(), Store(f"kv://{three.at(a)}") as far:
         assert user.put("large 3", value) is far.put("large 4", value) is STORED
         until(lambda: far.get("large 3") == user.get("large 4") == value)
@@ -87,7 +88,6 @@ def test_what_is_too_large_here_goes_elsewhere(three: Three) -> None:
         noise = np.random.default_rng(1).bytes(3 * MIB // 2)
         assert coded.put("noise", noise) is STORED
         assert coded.get("noise") == noise
-    assert list(a.remove_batch(["large", "large 2", "small"])) == [Answer.REMOVED] * 3
 
 
 def test_a_full_node_keeps_what_it_has(three: Three) -> None:
