@@ -160,6 +160,7 @@ def test_what_ends_costs_time_alone(
             check(model, turn)
 
 
+@pytest.mark.slow
 def test_without_the_worker_that_decodes_nothing_goes_on(file: Path) -> None:
     with open_cluster(setting(file, None)) as cluster:
         cluster.processes[DECODE].kill()
@@ -168,6 +169,7 @@ def test_without_the_worker_that_decodes_nothing_goes_on(file: Path) -> None:
                 cluster.serve([ask(name)])
 
 
+@pytest.mark.slow
 def test_too_few_blocks_where_it_is_prefilled_or_decoded(file: Path, model: Llama) -> None:
     """Prompts wait for each other, and answers take each other's blocks; there is no store."""
     with open_cluster(setting(file, None, blocks=45)) as cluster:
